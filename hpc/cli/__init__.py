@@ -1,4 +1,4 @@
-"""The command `mpibayes`, a verb a file."""
+"""The command `mpibayes`, one verb per file."""
 
 from mpibayes.hpc.cli.command import CONTEXT, cli, main
 

@@ -1,7 +1,7 @@
-"""`mpibayes check`: is the configuration right, and what will the run cost: memory a rank, seconds a cycle, disk.
+"""`mpibayes check`: validate the configuration and predict the run's memory per rank, seconds per cycle and disk use.
 
-Time is measured by some cycles of the sampler itself; memory is a model whose constants were measured. What belongs to
-one kind of model is in its family's `check.py`.
+Time is measured on a few cycles of the sampler itself; memory is a model whose constants were measured. Checks for one
+kind of model are in its family's `check.py`.
 """
 
 from __future__ import annotations

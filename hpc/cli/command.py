@@ -77,11 +77,11 @@ def cli(ctx):
       table = "people.h5"
     """
     if ctx.invoked_subcommand not in ("run", "query", "complete", "synthesize", "doctor") and launcher_rank() > 0:
-        ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
+        ctx.exit(0)  # other verbs use no MPI: under a launcher one copy is enough
     if words := limit_too_low():
         if launcher_rank() > 0:
             time.sleep(3.0)
-            if ranks_missing_here(os.getpid()):  # root has said it, or another rank of this host
+            if ranks_missing_here(os.getpid()):  # root, or another rank of this host, has reported it
                 ctx.exit(CheckpointError.exit_code)
         raise CheckpointError(words)
     if ctx.invoked_subcommand != "run" and launcher_size() > 1:
@@ -95,7 +95,7 @@ for verb in (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit code. Users' mistakes are one message, without a traceback."""
+    """Entry point; returns the exit code. A user's mistake is reported in one message, without a traceback."""
     return _guarded(lambda: cli.main(args=argv, prog_name="mpibayes", standalone_mode=False))
 
 
@@ -123,8 +123,8 @@ def _guarded(command: Callable[[], int | None]) -> int:
             print("mpibayes: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (BrokenPipeError, ReaderLeft):
-        # `mpibayes report ... | head`: the reader has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python complains when it ends
+        # `mpibayes report ... | head`: the reader has closed the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # or Python would complain at exit
         return 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno in DISK:  # standard output, a temporary folder

@@ -1,4 +1,4 @@
-"""A group of commands: one that names the nearest for one that does not exist, and whose reader may leave."""
+"""A group of commands that suggests the nearest name for an unknown command, and whose reader may close the pipe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ReaderLeft(Exception):
 
 @contextlib.contextmanager
 def reader_may_leave():
-    """Raises ReaderLeft for a BrokenPipeError, of which click would make an exit with 1, and for rich's exit with 1."""
+    """Raise ReaderLeft for a BrokenPipeError, which click would turn into exit code 1, and for rich's exit with 1."""
     try:
         yield
     except (BrokenPipeError, SystemExit) as error:
@@ -24,10 +24,10 @@ def reader_may_leave():
 
 
 class Commands(click.Group):
-    """A group that names the nearest command for one that does not exist."""
+    """A group that suggests the nearest command for an unknown one."""
 
     def make_context(self, *args, **more):
-        with reader_may_leave():  # it prints --help and --version
+        with reader_may_leave():  # this call prints --help and --version
             return super().make_context(*args, **more)
 
     def invoke(self, ctx):

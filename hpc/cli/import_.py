@@ -118,7 +118,7 @@ def import_(
     if dry_run and not append:
         from mpibayes.io.table import SUFFIXES
 
-        sources = sources if table.suffix.lower() in SUFFIXES else (*sources, table)  # it needs no table
+        sources = sources if table.suffix.lower() in SUFFIXES else (*sources, table)  # --dry-run needs no table
     if not sources:
         raise click.UsageError(
             f"Missing argument 'TABLE': where {table} is to be written; or look at it with --dry-run"
@@ -163,7 +163,7 @@ def _append(ctx, sources, table, dry_run, options):
 
 
 def _require_of_use(ctx, of_use: set[str], kind: str) -> None:
-    """Raise UsageError with the options on the command line that have no use with another one."""
+    """Raise UsageError that lists the options on the command line that have no use with this kind of import."""
     given = (
         p for p in ctx.command.params if ctx.get_parameter_source(p.name) is click.core.ParameterSource.COMMANDLINE
     )

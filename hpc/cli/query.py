@@ -1,4 +1,4 @@
-"""`mpibayes query`: its verbs and options, each of which makes a question (hpc/query), and where the answer goes."""
+"""`mpibayes query`: its verbs and options, which make a question (hpc/query), and the output of the answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WEIGHTED = weighted(
 
 
 def asks(made: Callable[..., Question]) -> Callable:
-    """A verb with the options of every verb: it asks the question that is made of its other ones."""
+    """Wrap a verb: add the options common to all verbs, and ask the question made from the verb's own ones."""
 
     @functools.wraps(made)
     def command(run_dir: Path, out: Path | None, draws, burn_in, table, overwrite: bool, **options):

@@ -74,7 +74,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from mpibayes.hpc.run.loop import main as start
-    except Exception as error:  # a node with half an installation; the other ranks may be waiting for this one
+    except Exception as error:  # a node with a broken installation; the other ranks may be waiting for this one
         if launcher_size() == 1:
             raise
         place = f"rank {launcher_rank()} ({socket.gethostname()})"

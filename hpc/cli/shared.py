@@ -56,7 +56,7 @@ class Duration(click.ParamType):
 
 
 def standard_output():
-    """A console, imported when it is asked for."""
+    """Console for standard output, imported on demand."""
     from mpibayes.terminal import output
 
     return output()
@@ -64,8 +64,8 @@ def standard_output():
 
 @contextlib.contextmanager
 def on_terminal(console, first: str, line: Callable[..., str]):
-    """On a terminal, a line that says `first`, then what `line` makes of each call of the function that this yields;
-    elsewhere nothing, and it yields None."""
+    """On a terminal, show a line with `first`, and yield a function that replaces it by `line` of its arguments;
+    elsewhere yield None."""
     if not console.is_terminal:
         yield None
         return

@@ -24,14 +24,14 @@ class LevelRange(click.ParamType):
 
 
 def _a_number(ctx, param, value: float) -> float:
-    """A range lets NaN through."""
+    """Reject NaN, which click's ranges let through."""
     if value != value:
         raise click.BadParameter("nan is not a number.", ctx, param)
     return value
 
 
 def _simulated(command):
-    """The arguments that every kind of simulated table has."""
+    """Add the arguments common to all kinds of simulated tables."""
     for option in (
         click.argument("table", type=PATH),
         click.option("--clusters", type=click.IntRange(1, 65_536), default=20, show_default=True),

@@ -13,7 +13,7 @@ from mpibayes.text import counted, visible
 
 
 class TimeLimit(Duration):
-    """A time limit as sbatch takes it, or such as 3h50m."""
+    """A time limit as sbatch takes it, or in the form 3h50m."""
 
     def parse(self, text):
         from mpibayes.hpc.slurm.submit import limit

@@ -1,9 +1,9 @@
 """Common rows and columns, by which runs on one table can be compared.
 
-A row counts if no run was trained on it, and a column if every run has a law of it; other columns are taken as missing.
-If one run is a regression, all are compared by its response, given all other columns that each has. Scores of a column
-are densities in some runs, and probabilities of cells as they were recorded in others (`io.recording`): a density times
-the width of the cell is the probability, but for how it varies within the cell.
+A row is scored if no run was trained on it, and a column if every run models it; other columns are treated as missing.
+If one run is a regression, all are compared by its response, given all other columns of each. Scores of a column are
+densities in some runs, and probabilities of cells as recorded in others (`io.recording`): a density times the width of
+the cell is the probability, except for its variation within the cell.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mpibayes.hpc.report import advice
 from mpibayes.hpc.report.advice import Command
 from mpibayes.text import counted, enumerated
 
-HELD_OUT = 0.1  # share of the rows that advice holds out
+HELD_OUT = 0.1  # share of held-out rows in suggested commands
 
 
 class NotComparable(Exception):
-    """Held-out scores cannot be compared: why, in a sentence, what to do, and commands for it."""
+    """Held-out scores cannot be compared: the reason, in a sentence, what to do, and commands for it."""
 
     def __init__(self, why: str, step: str = "", commands: Sequence[Command] = ()):
         super().__init__(why)
@@ -32,7 +32,7 @@ class NotComparable(Exception):
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """The rows that are scored: of the table by their numbers, ascending from 0, or all of a file."""
+    """The scored rows: rows of the table by their numbers, ascending from 0, or all of a file."""
 
     numbers: np.ndarray | None
     path: Path | None
@@ -41,8 +41,8 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class Columns:
-    """names: of the columns whose cells are scored. response: of a regression, "" where there is none. log_width: by
-    run, what is added to the score of each observed cell of a column. notes: what is left out, and why."""
+    """names: columns whose cells are scored. response: a regression's, "" if there is none. log_width: for each run,
+    the term added to the score of each observed cell of a column. notes: what is left out, and why."""
 
     names: Sequence[str]
     response: str = ""
@@ -51,7 +51,7 @@ class Columns:
 
 
 def rows_of(runs: Sequence[Any], names: Sequence[str]) -> HeldOutRows:
-    """The rows that no run was trained on. Raises NotComparable."""
+    """Find the rows that no run was trained on. Raises NotComparable."""
     sparse = [name for run, name in zip(runs, names) if run.sparse]
     if sparse:
         raise NotComparable(
@@ -85,13 +85,13 @@ def rows_of(runs: Sequence[Any], names: Sequence[str]) -> HeldOutRows:
 
 
 def _fraction(runs: Sequence[Any]) -> float:
-    """The held-out share of a run that has one: its held-out rows are then the others' too."""
+    """Held-out share of a run that has one: runs with the same share hold out the same rows."""
     given = [run.chains[0].config.heldout_fraction for run in runs]
     return next((fraction for fraction in given if fraction is not None), HELD_OUT)
 
 
 def columns_of(runs: Sequence[Any], names: Sequence[str]) -> Columns:
-    """The columns that all runs have a law of. Raises NotComparable."""
+    """Find the columns that all runs model. Raises NotComparable."""
     without = [name for run, name in zip(runs, names) if not run.modelled]
     if without:
         raise NotComparable(
@@ -118,14 +118,14 @@ def columns_of(runs: Sequence[Any], names: Sequence[str]) -> Columns:
 
 
 def _in_one_unit(runs: Sequence[Any], names: Sequence[str]) -> tuple[list[str], list[dict[str, float]], list[str]]:
-    """Columns whose scores compare, what each run's need, and notes."""
+    """Return the columns whose scores are comparable, log widths for each run, and notes."""
     kept, left_out = [], []
     log_width: list[dict[str, float]] = [{} for _ in runs]
     widened = False
     for name in names:
         widths = [run.data.latent.widths.get(name, 0.0) for run in runs]
         if not any(widths) and len({name in run.data.latent.which for run in runs}) > 1:
-            left_out.append(name)  # an atom has a probability in one, and a density in another
+            left_out.append(name)  # an atom has a probability in one run, and a density in another
             continue
         kept.append(name)
         for of, width in zip(log_width, widths):

@@ -1,4 +1,4 @@
-"""Runs on one table whose models differ, side by side: held-out scores paired by row, and what each says."""
+"""Runs on one table whose models differ, side by side: held-out scores paired by row, and the findings of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpibayes.hpc.run.identity import read_provenance
 
 @dataclass(frozen=True)
 class Side:
-    """One run, or several that are chains of one posterior. name: distinguishes its directory from the others'
+    """One run, or several that are chains of one posterior. name: distinguishes its directory from the other runs'
     (`homes`, as the user gave them); made: its own report."""
 
     name: str
@@ -36,9 +36,9 @@ class Side:
 
 @dataclass
 class Scores:
-    """values (R, n): log score of each row under each run, in nats; number (n,): of the row in the table or file, from
-    0. left_out: rows that some run has no score of. ranking: runs, the best first; below: of each run, the paired
-    difference of the best run's scores to its own, None of the best itself."""
+    """values (R, n): log score of each row under each run, in nats; number (n,): the row's number in the table or file,
+    from 0. left_out: number of rows without a score in some run. ranking: runs, best first; below: for each run, the
+    paired difference of the best run's scores from its own, None for the best itself."""
 
     values: np.ndarray
     number: np.ndarray
@@ -53,20 +53,20 @@ class Scores:
 
     @property
     def gaps(self) -> np.ndarray:
-        """Scores of the rows under the best run less those under the second, (n,) nats."""
+        """Scores of the rows under the best run minus those under the second, (n,) nats."""
         best, second = self.ranking[:2]
         return self.values[best] - self.values[second]
 
     @property
     def next(self) -> Difference:
-        """The best run against the second."""
+        """Difference between the best run and the second."""
         return self.below[self.ranking[1]]
 
 
 @dataclass
 class Comparison:
-    """All that its page shows. refused: why there are no scores. pairs: by the places of two runs, the first the best
-    (where there are no scores, the first named), what their groupings have in common."""
+    """Contents of the comparison's page. refused: why there are no scores. pairs: what the groupings of two runs have
+    in common, by the runs' indices, of which the first is the best run (or, without scores, the first named)."""
 
     sides: Sequence[Side]
     rows: HeldOutRows | None = None
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def same_table(homes: Sequence[Any]) -> None:
-    """Raises DataError where runs, by a directory of each, are on different tables."""
+    """Raise DataError if runs, given by a directory of each, are on different tables."""
     fingerprints = [read_provenance(home)["fingerprint"] for home in homes]
     for home, fingerprint in zip(homes, fingerprints):
         if fingerprint != fingerprints[0]:
@@ -91,7 +91,7 @@ def same_table(homes: Sequence[Any]) -> None:
 
 
 def compare(sides: Sequence[Side]) -> Comparison:
-    """The comparison of two runs or more on one table, each with its report."""
+    """Compare two or more runs on one table, each with its report."""
     c = Comparison(sides, settings=_settings(sides), findings=[side.made.findings for side in sides])
     runs, names = [side.run for side in sides], [side.name for side in sides]
     try:
@@ -122,8 +122,8 @@ def _scores(c: Comparison) -> Scores:
 
 
 def _settings(sides: Sequence[Side]) -> list[tuple[str, list[Any]]]:
-    """Keys that are not the same in all runs, each with its values: those of the model, or of sampling where no other
-    differs. None: a run has no such key, or it is not set."""
+    """Keys that differ between runs, with each run's value: the model's, or the sampler's if no others differ. None: a
+    run has no such key, or it is not set."""
     first, *others = [as_dict(side.run.chains[0].config) for side in sides]
     settings: dict[str, list[Any]] = {}
     for model_alone in (True, False):
@@ -132,7 +132,7 @@ def _settings(sides: Sequence[Side]) -> list[tuple[str, list[Any]]]:
                 settings.setdefault(key, [was] * len(sides))[r] = now
         if settings:
             break
-    if len({side.model for side in sides}) > 1:  # a key that one of the families does not look at says nothing
+    if len({side.model for side in sides}) > 1:  # drop keys that one of the families ignores
         settings = {
             key: of for key, of in settings.items() if all(_has(document, key) for document in (first, *others))
         }

@@ -1,4 +1,4 @@
-"""Pictures of comparisons: differences of the scores, row by row; and the surprise of rows that came later."""
+"""Pictures of comparisons: differences of the scores, row by row; and the surprise of rows that were added later."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mpibayes.hpc.comparison.paired import ERRORS, Difference
 from mpibayes.hpc.report.drawing import FAINT, INK, chain_colour, cut, plot, styled
 from mpibayes.text import visible
 
-MOST_PARTS = 24  # the last ones
+MOST_PARTS = 24  # parts shown, the last ones
 TAIL = 0.01  # share of the rows on each side beyond the axis
 
 
 @styled
 def differences(d: np.ndarray, of: Difference, first: str, second: str):
-    """Histogram of the differences; d (n,): score under the first run less that under the second."""
+    """Histogram of the differences; d (n,): score under the first run minus that under the second."""
     figure = plot(8.0, 3.2)
     axes = figure.subplots()
     low, high = np.quantile(d, (TAIL, 1.0 - TAIL)) if len(d) > 200 else (d.min(), d.max())
@@ -36,8 +36,8 @@ def differences(d: np.ndarray, of: Difference, first: str, second: str):
 
 @styled
 def surprises(of_old: str, old: np.ndarray, parts: Sequence[tuple[str, np.ndarray]]):
-    """Boxes of the surprise of old rows and of each part, (n,) nats each: quartiles, the middle 90 %, means; a line at
-    the old median."""
+    """Boxes of the surprise of old rows and of each part, (n,) nats each: quartiles, middle 90 %, means; a line at the
+    old median."""
     lots = [(f"before: {of_old}", old), *parts[-MOST_PARTS:]]
     figure = plot(8.0, 1.4 + 0.38 * len(lots))
     axes = figure.subplots()
@@ -59,7 +59,7 @@ def surprises(of_old: str, old: np.ndarray, parts: Sequence[tuple[str, np.ndarra
 
 @styled
 def in_columns(columns: Sequence[tuple[str, float, float]], of_old: str):
-    """Bars of the surprise of new rows beyond that of old ones, by column: (name, nats a cell, standard error)."""
+    """Bars of the excess surprise of new rows over old ones, by column: (name, nats per cell, standard error)."""
     figure = plot(8.0, 1.4 + 0.32 * len(columns))
     axes = figure.subplots()
     for i, (_, more, error) in enumerate(columns):

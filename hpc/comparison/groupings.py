@@ -1,4 +1,4 @@
-"""Clusters, groups and views of two runs side by side: how alike they are, and what one alone has."""
+"""Clusters, groups and views of two runs side by side: how similar they are, and what only one run has."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.report.findings import Findings, Grouping
 
 SAMPLED = 20_000  # rows on which partitions are compared
-APART = 0.5  # difference of two shares of draws from which on two columns are together in one run alone
+APART = 0.5  # least difference of shares of draws for columns together in one run alone
 
 
 @dataclass(frozen=True)
 class Alike:
-    """A view of the first run and one of the second, each as its run has it. clusters, groups: the adjusted Rand index
-    of their representative partitions, and of the levels that their reports show first, NaN where one has none."""
+    """A view of the first run and one of the second. clusters, groups: adjusted Rand index of their representative
+    partitions, and of the levels that their reports show first, NaN if a run has none."""
 
     first: Grouping
     second: Grouping
@@ -38,8 +38,8 @@ class Together:
 @dataclass(frozen=True)
 class Pair:
     """Two runs that group rows. views: each view that groups rows and columns, with the nearest one of the other run,
-    the first run's first. columns: those together in one run alone, the clearest first; None where a run does not ask
-    for views. n_rows: training rows of both."""
+    the first run's first. columns: column pairs together in one run alone, clearest first; None if a model has no
+    views. n_rows: number of training rows in both."""
 
     views: Sequence[Alike]
     columns: Sequence[Together] | None
@@ -60,8 +60,8 @@ def compared(runs: Sequence[Any], findings: Sequence[Findings]) -> Pair:
 
 
 def _common_rows(runs: Sequence[Any]) -> tuple[list[np.ndarray], int]:
-    """Places among each run's training rows of at most SAMPLED rows that both were trained on; and how many these
-    are in all."""
+    """Indices into each run's training rows of at most SAMPLED rows that both were trained on; and the total number of
+    such rows."""
     numbers = [run.data.numbers_of(0, run.data.n_rows) for run in runs]
     common, *places = np.intersect1d(*numbers, assume_unique=True, return_indices=True)
     step = max(1, -(-len(common) // SAMPLED))

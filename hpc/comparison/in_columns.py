@@ -1,8 +1,8 @@
-"""Columns in which rows that came surprise the run of the rows before: the surprise of a cell given the rest of its
-row, beside that of the rows which the run held out.
+"""Columns in which new rows surprise the earlier run: the surprise of a cell given the rest of its row, compared with
+that of the rows which the run held out.
 
-A row may be odd in a single column, and a column may move and surprise nobody, as one that follows another does. So
-cells are looked at given the rest of their row.
+A row may be odd in a single column, and a column may move without surprise if it follows another one. So cells are
+judged given the rest of their row.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.surprisal import Surprise
 from mpibayes.io.rows import Rows
 
-ROWS = 500  # of each lot
-FEWEST = 20  # cells of each lot, for a standard error
+ROWS = 500  # rows of each sample
+FEWEST = 20  # least cells of each sample, for a standard error
 
 
 @dataclass(frozen=True)
 class InColumn:
-    """Mean surprise of a column's cells, in nats, of the rows before and of the new ones, the standard error of the
-    difference, and the probability that chance makes it as large."""
+    """Mean surprise of a column's cells, in nats, in the old rows and in the new ones, the standard error of the
+    difference, and its p-value."""
 
     name: str
     before: float
@@ -43,11 +43,12 @@ class InColumn:
 def surprising_columns(
     before: Any, draws: int, old: Rows, new: Rows, new_levels: Mapping[str, np.ndarray]
 ) -> list[InColumn]:
-    """Columns in which one lot of rows that a run has not seen surprises it more, or less, than another, beyond chance,
-    those that surprise most first; none of a model that cannot tell.
+    """Columns in which one sample of unseen rows surprises a run more, or less, than another, beyond chance, most
+    surprising first; none for a model without this query.
 
-    before: the run, opened; old, new: rows as it records them; new_levels: of the new rows, cells with levels that it
-    does not know. As none of N rows had such a level, its surprise is log(N + 1)."""
+    before: the run, opened; old, new: rows as it records them; new_levels: cells of the new rows with levels that it
+    does not know. As none of N rows had such a level, its surprise is log(N + 1).
+    """
     if before.no_questions:
         return []
     asking = Asking.of_run(before, draws)
@@ -64,14 +65,14 @@ def surprising_columns(
 
 
 def _cells(asking: Asking, names: Sequence[str], rows: Rows) -> np.ndarray:
-    """Surprise of each cell given the rest of its row, (n, C); NaN where it is missing."""
+    """Surprise of each cell given the rest of its row, (n, C); NaN if it is missing."""
     known = asking.known(rows, names)
     asking.draws(known.of)
     return Surprise(asking, known, np.arange(1, known.n_rows + 1), None).whole()[1]
 
 
 def _column(name: str, old: np.ndarray, new: np.ndarray) -> InColumn | None:
-    """Compare a column's cells; None where they are too few for a standard error."""
+    """Compare a column's cells; None if they are too few for a standard error."""
     n = min(len(old), len(new))
     if n < FEWEST:
         return None

@@ -1,6 +1,5 @@
-"""Differences between two lots of rows of a table, such as those that were there and those that came: in the law of
-each column, and in the shares of clusters. A difference counts where chance makes as large a one in a case of a
-hundred, over all that is compared."""
+"""Differences between two samples of rows of a table, such as old and new ones: in the distribution of each column, and
+in the shares of clusters. A difference is reported if its p-value is below 1 %, over all comparisons."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.text import enumerated, number, percent
 
 CHANCE = 0.01
-BINS = 10  # of a column of numbers, with as many rows each
-FEWEST = 5.0  # rows that are expected in a cell of a test; rarer ones are taken together
-NAMED = 3  # levels of a column that are named
+BINS = 10  # equally filled bins of a numeric column
+FEWEST = 5.0  # least expected rows in a cell of a test; rarer cells are pooled
+NAMED = 3  # most levels named per column
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A column whose law differs. distance: total variation, of numbers between tenths of all rows. new: levels that
-    the rows before did not have."""
+    """A column whose distribution differs. distance: total variation, for numbers between tenths of all rows. new:
+    levels that the old rows did not have."""
 
     name: str
     distance: float
@@ -33,14 +32,14 @@ class Moved:
 
 @dataclass(frozen=True)
 class Share:
-    """A cluster, or a group of them, with its shares of the rows before and of the new ones. view: 0 of a mixture.
-    groups: how many groups there are, 0 of clusters."""
+    """A cluster, or a group of clusters, with its shares of the old and of the new rows. view: 0 for a mixture. groups:
+    number of groups, 0 for a cluster."""
 
     view: int
     label: int
     before: float
     now: float
-    rows: int  # new ones
+    rows: int  # number of new rows
     groups: int = 0
 
     @property
@@ -49,7 +48,7 @@ class Share:
 
 
 def moved_columns(columns: Sequence[Column], before: Rows, now: Rows) -> list[Moved]:
-    """Columns whose cells differ between two lots of rows, those that differ most first."""
+    """Columns whose cells differ between two samples of rows, largest difference first."""
     result = []
     for column in columns:
         a, b = (getattr(rows, column.block)[:, column.index] for rows in (before, now))
@@ -61,7 +60,7 @@ def moved_columns(columns: Sequence[Column], before: Rows, now: Rows) -> list[Mo
 
 
 def moved_shares(labels: np.ndarray, new: np.ndarray, view: int, groups: int = 0) -> list[Share]:
-    """Clusters, by labels (N,) from 0, whose share among the new rows (mask) is not that among the others."""
+    """Clusters, by labels (N,) from 0, whose share among the new rows (mask) differs from that among the others."""
     k = int(labels.max()) + 1
     a, b = np.bincount(labels[~new], minlength=k), np.bincount(labels[new], minlength=k)
     n, m = max(a.sum(), 1), max(b.sum(), 1)
@@ -75,7 +74,7 @@ def moved_shares(labels: np.ndarray, new: np.ndarray, view: int, groups: int = 0
 
 
 def p_value(a: np.ndarray, b: np.ndarray) -> float:
-    """The p-value of Pearson's test that two lots of counts (K,) have the same law; rare cells together."""
+    """p-value of Pearson's test that two arrays of counts (K,) have the same distribution; rare cells are pooled."""
     total = a + b
     share = b.sum() / max(total.sum(), 1)
     rare = total * min(share, 1.0 - share) < FEWEST
@@ -126,7 +125,7 @@ def _said(column: Column, value: float) -> str:
 
 
 def share_in_words(share: Share, name: str = "") -> str:
-    """Cluster 3 of view 2 (age 60 to 80), a new one; its share went from 2 % to 9 %."""
+    """Describe a share: "cluster 3 of view 2 (age 60 to 80) grew from 2 % to 9 %"."""
     what = f"group {share.label + 1} of {share.groups}" if share.groups else f"cluster {share.label + 1}"
     of = [what, *([f"of view {share.view}"] if share.view else [])]
     named = f" ({name})" if name else ""
@@ -135,6 +134,6 @@ def share_in_words(share: Share, name: str = "") -> str:
 
 
 def new_in_words(new: Sequence[str]) -> str:
-    """Levels that came, some of them by name."""
+    """List new levels, at most NAMED of them by name."""
     subset = [repr(v) for v in new[:NAMED]]
     return enumerated([*subset, f"{len(new) - NAMED:,} more"] if len(new) > NAMED else subset)

@@ -1,8 +1,8 @@
-"""The difference of two runs' scores of the same rows, paired by row.
+"""The difference between two runs' scores of the same rows, paired by row.
 
-Rows differ far more from each other than two models do in any of them. The difference of the two scores of a row has
-that taken out, so the standard error of its mean is that of the differences, s / sqrt(n), never that of two
-independent samples.
+Rows differ far more from each other than two models do on any of them. Pairing removes the variation between rows, so
+the standard error of the mean difference is that of the differences, s / sqrt(n), never that of two independent
+samples.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ERRORS = 2.0  # standard errors beyond which a difference is one
-FEW = 30  # rows from which on a standard error can be relied on
+ERRORS = 2.0  # standard errors beyond which a difference is decided
+FEW = 30  # least rows for a reliable standard error
 
 
 @dataclass(frozen=True)
 class Difference:
-    """mean: of the first run's scores less the second's, nats a row; error: its standard error over n rows, NaN of one
-    row. better: share of the rows that the first predicts better. without: place of the row that is furthest from the
-    mean, and mean and error of the others."""
+    """mean: first run's scores minus the second's, nats per row; error: its standard error over n rows, NaN for one
+    row. better: share of the rows that the first predicts better. without: index of the row furthest from the mean, and
+    mean and error without it."""
 
     n: int
     mean: float
@@ -34,7 +34,7 @@ class Difference:
 
     @property
     def hangs_on_one_row(self) -> bool:
-        """True if the rows but for one say something else."""
+        """True if the result changes without one row."""
         if self.without is None:
             return False
         _, mean, error = self.without
@@ -42,7 +42,7 @@ class Difference:
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> Difference:
-    """The paired difference of two runs' log scores (n,) of the same rows, n at least 1."""
+    """Paired difference of two runs' log scores (n,) of the same rows, n at least 1."""
     d = first - second
     mean, error = mean_of(d)
     far = int(np.abs(d - mean).argmax())

@@ -35,7 +35,7 @@ PAIRS = 100  # pairs of columns in tables and summary.json
 
 
 def make(c: Comparison, folders: Sequence[str]) -> Document:
-    """folders: of each run, where its own report lies beside that of the comparison."""
+    """Make the report. folders: for each run, the folder of its own report beside that of the comparison."""
     figures, pages = _figures(c), [f"{folder}/report.html" for folder in folders]
     v = verdict(c)
     return Document(
@@ -46,7 +46,7 @@ def make(c: Comparison, folders: Sequence[str]) -> Document:
 
 
 def verdict(c: Comparison) -> Verdict:
-    """The answer, what it is worth, and what to do."""
+    """The answer, how reliable it is, and what to do."""
     steps, commands = words.next_steps(c)
     decided = c.scores is not None and c.scores.next.decided
     sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
@@ -68,7 +68,7 @@ def _about(c: Comparison) -> list[tuple[str, str]]:
 
 
 def _table(c: Comparison) -> Any:
-    """A line for each run, the best first."""
+    """A line for each run, best first."""
     table = plain_table("run", "model", "held-out", "below the best", "views", "clusters", "groups to use")
     for name in (1, 6):
         table.columns[name].justify, table.columns[name].no_wrap = "left", False
@@ -125,7 +125,7 @@ def _columns(c: Comparison) -> list[Any]:
 
 
 def sections(c: Comparison, v: Verdict, pages: Sequence[str], figures: Sequence[Figure]) -> list[Section]:
-    """The sections in order. Paper has the verdict among them, with which the page and the terminal begin."""
+    """Sections in order. On paper they include the verdict, with which the page and the terminal begin."""
     answers = [_titled(title, getattr(v, name)) for title, name in ASKED if name != "warnings"]
     made = [
         Section("runs", "The runs", [
@@ -144,8 +144,7 @@ def sections(c: Comparison, v: Verdict, pages: Sequence[str], figures: Sequence[
 
 
 def _titled(title: str, sentences: Sequence[str], *tables: Any) -> list[Any]:
-    """Sentences below a title, on paper alone, or tables, which have a title on paper; nothing where these are
-    empty."""
+    """Sentences below a title, on paper alone, and tables, which get the title on paper; nothing if both are empty."""
     from mpibayes.terminal import Text
 
     shown = [table for table in tables if table.row_count]
@@ -167,7 +166,7 @@ def _by_itself(side: Side) -> list[Any]:
 
 
 def _rows(c: Comparison) -> Table:
-    """The rows, those furthest from the mean difference first; of very many these."""
+    """Table of the rows furthest from the mean difference, furthest first, at most BROWSED."""
     s, d = c.scores, c.scores.gaps
     order = np.argsort(-np.abs(d - d.mean()), kind="stable")[:BROWSED]
     names = [c.sides[r].name for r in s.ranking]
@@ -194,7 +193,7 @@ def _figures(c: Comparison) -> list[Figure]:
 
 
 def _machine(c: Comparison, pages: Sequence[str]) -> dict[str, Any]:
-    """Numbers that do not exist are null."""
+    """Contents of summary.json; missing numbers are null."""
     table = c.sides[0].run.table
     document: dict[str, Any] = {
         "format": "mpibayes-comparison",

@@ -1,7 +1,7 @@
 """The log predictive density of held-out rows under a run: the log of the mean over draws, row by row.
 
-As the trace's averaged held-out score, and `mpibayes predict`, have it: log mean_d p_d(x), in nats. Of a regression's
-response y, given the rest of the row, a model of all columns says log mean_d p_d(x, y) - log mean_d p_d(x).
+As in the trace and in `mpibayes predict`, it is log mean_d p_d(x), in nats. For a regression's response y, given the
+rest of the row x, a model of all columns yields log mean_d p_d(x, y) - log mean_d p_d(x).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.io.recode import stream_like
 from mpibayes.io.rows import Column, Rows
 
-DRAWS = 100  # kept draws that are averaged over, at most
+DRAWS = 100  # most kept draws to average over
 BATCH = 4096  # rows in memory together
 
 
 def log_scores(run: Any, name: str, rows: HeldOutRows, columns: Columns, log_width: Mapping[str, float]) -> np.ndarray:
-    """Log score of each row, (n,) nats; NaN of a row that a regression leaves out. Raises NotComparable where there is
-    no draw, DataError for a file of rows that cannot be read."""
+    """Log score of each row, (n,) nats; NaN for a row that a regression leaves out. Raises NotComparable if there is no
+    draw, DataError if a file of rows cannot be read."""
     draws = list(run.draws(DRAWS))
     if not draws:
         raise NotComparable(f"{name}: no draw was kept after burn-in", "Continue the run, or give a smaller --burn-in.")
@@ -39,7 +39,7 @@ def log_scores(run: Any, name: str, rows: HeldOutRows, columns: Columns, log_wid
 
 
 def _given(run: Any, columns: Columns) -> set[str]:
-    """The columns that a response is predicted from by a model of all of them; a regression has its own way."""
+    """Columns from which a model of all columns predicts a response; empty for a regression."""
     if not columns.response or run.response:
         return set()
     return set(run.modelled) - {columns.response}
@@ -54,7 +54,7 @@ def log_mean(draws: Sequence[Any], rows: Rows) -> np.ndarray:
 
 
 def _batches(run: Any, rows: HeldOutRows) -> Iterator[Rows]:
-    """The rows as the run models them."""
+    """Yield the rows as the run models them."""
     if rows.numbers is not None:
         for start in range(0, len(rows.numbers), BATCH):
             numbers = rows.numbers[start : start + BATCH]
@@ -68,7 +68,7 @@ def _batches(run: Any, rows: HeldOutRows) -> Iterator[Rows]:
 
 
 def shown(rows: Rows, columns: Sequence[Column], names: Collection[str]) -> Rows:
-    """The rows with all cells missing but those of the table's columns `names`."""
+    """Copy with all cells missing except those of the table's columns `names`."""
     hidden = [c for c in columns if (c.part_of or c.name) not in names]
     if not hidden:
         return rows
@@ -79,7 +79,7 @@ def shown(rows: Rows, columns: Sequence[Column], names: Collection[str]) -> Rows
 
 
 def _missing(rows: Rows, columns: Sequence[Column], name: str) -> np.ndarray:
-    """Rows that lack a column of the table, bool (n,): each column that it is made into is missing."""
+    """Rows in which a column of the table is missing, bool (n,): each column derived from it is missing."""
     lacks = np.ones(len(rows), bool)
     for c in columns:
         if name in (c.part_of, c.name):
@@ -88,7 +88,7 @@ def _missing(rows: Rows, columns: Sequence[Column], name: str) -> np.ndarray:
 
 
 def _widths(rows: Rows, columns: Sequence[Column], log_width: Mapping[str, float]) -> np.ndarray:
-    """The sum of log_width over the observed cells of each row, (n,): densities become probabilities."""
+    """Sum of log_width over the observed cells of each row, (n,): it turns densities into probabilities."""
     total = np.zeros(len(rows))
     for c in columns:
         if c.name in log_width:

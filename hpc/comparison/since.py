@@ -1,8 +1,8 @@
-"""News since the last rows came to the table of a run: how the new rows look to the run of the rows before, which
-columns moved, and which clusters grew.
+"""News since the last rows were added to a run's table: how the new rows look to the run before, which columns moved,
+and which clusters grew.
 
-The run of the rows before has never seen the new ones, nor the rows that it held out: were the new rows like the old,
-their surprise, -log p of a row, would be that of those. Rows are samples, evenly spaced, of large tables.
+The run before has seen neither the new rows nor those that it held out: if the new rows were like the old, both would
+have the same distribution of surprise, -log p of a row. Large tables are represented by evenly spaced samples of rows.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from mpibayes.hpc.report.tables import captioned, finite, plain_table
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
-DRAWS, DRAWS_OF_CELLS = 20, 5  # of the run before that are averaged over, at most, for rows and for single cells
-SCORED = 2000  # rows of a part, and of those held out
-LOOKED_AT = 20_000  # rows of which columns are compared, of each lot
-SHOWN = 12  # columns, and clusters
-HIGH = 0.99  # point of the surprise of held-out rows beyond which a row is odd
+DRAWS, DRAWS_OF_CELLS = 20, 5  # most draws of the run before to average over, for rows and for single cells
+SCORED = 2000  # most rows scored, of a part and of the held-out rows
+LOOKED_AT = 20_000  # most old, and most new rows for comparing columns
+SHOWN = 12  # most columns, and clusters, in a table
+HIGH = 0.99  # quantile of the old rows' surprise beyond which a row is odd
 TITLE = "Since the last append"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that came together: their file, how many, and the surprise of some (n,), nats. unseen: cells of those with
-    levels that the run before does not know."""
+    """Rows that were added together: their file, their number, and the surprise of a sample (n,), nats. unseen: number
+    of the sample's cells with levels that the run before does not know."""
 
     name: str
     n_rows: int
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Since:
-    """home: the directory of the run before, of n_before rows. of_old: the rows that the surprise `old` (n,) is of.
+    """home: directory of the run before, of n_before rows. of_old: description of the rows with surprise `old` (n,).
     names: of clusters and groups, by view, number of groups (0: none) and label."""
 
     home: str
@@ -71,7 +71,7 @@ class Since:
         return sum(part.n_rows for part in self.parts)
 
     def more(self, part: Part) -> tuple[float, float]:
-        """Surprise of a part's rows beyond that of the old ones, nats a row, and its standard error."""
+        """Mean surprise of a part's rows beyond that of the old ones, nats per row, and its standard error."""
         (a, b), (c, d) = mean_of(self.old), mean_of(part.surprise)
         return c - a, float(np.hypot(b, d))
 
@@ -81,8 +81,7 @@ class Since:
 
 
 def since(run: Any, before: Any, made: Document) -> Since:
-    """Compare the rows that came to a run with those before. before: the run as it was, opened; made: its report
-    now."""
+    """Compare a run's new rows with those before. before: the earlier run, opened; made: the run's present report."""
     n_before, table = before.table.n_rows, run.table
     draws = list(before.draws(DRAWS))
     held = before.data.heldout
@@ -111,8 +110,8 @@ def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) -> tuple[np.ndarray, int]:
-    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks: a level
-    that none of its N rows had surprises by log(N + 1)."""
+    """Surprise of a sample of these rows, and the number of its cells with levels that the run before lacks: the
+    surprise of a level that none of its N rows had is log(N + 1)."""
     numbers = _evenly(numbers, SCORED)
     rows, unseen = as_before(run.data.recorded_at(numbers), run.data.stored, before.data.stored)
     n_unseen = sum(unseen.values(), np.zeros(len(rows), np.int64))
@@ -127,7 +126,7 @@ def _in_columns(run: Any, before: Any, *lots: np.ndarray) -> list[InColumn]:
 
 
 def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tuple[Rows, dict[str, np.ndarray]]:
-    """Rows coded as the table was before it had more levels: what is new is missing. And which cells these are, (n,)
+    """Recode rows with the levels of the earlier table, new levels as missing; also return the cells concerned, (n,)
     bool by column."""
     result, unseen = Rows.empty(then, len(rows)), {}
     for a, b in zip(now, then, strict=True):
@@ -141,7 +140,7 @@ def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tupl
 
 
 def _shares(run: Any, made: Document, n_before: int) -> tuple[list[Share], dict[tuple[int, int, int], str]]:
-    """Clusters and groups of the report whose share changed, most first; and their names."""
+    """Clusters and groups of the report whose share changed, largest change first; and their names."""
     findings = made.findings
     if findings is None:
         return [], {}
@@ -165,7 +164,7 @@ def _shares(run: Any, made: Document, n_before: int) -> tuple[list[Share], dict[
 
 
 def headline(s: Since) -> str:
-    """A sentence for the verdict."""
+    """Sentence for the verdict."""
     now = np.concatenate([part.surprise for part in s.parts])
     whole = Part("", s.n_new, now)
     more, error = s.more(whole)
@@ -179,7 +178,7 @@ def headline(s: Since) -> str:
 
 
 def words(s: Since) -> list[Any]:
-    """Text and tables."""
+    """Text and tables of the section."""
     from mpibayes.terminal import Text
 
     facts = [
@@ -244,7 +243,7 @@ def _of_shares(s: Since) -> list[Any]:
 
 
 def add(made: Document, s: Since) -> None:
-    """Add to a report its section, figure and numbers."""
+    """Add a section, figures and numbers to a report."""
     from mpibayes.hpc.comparison.figures import in_columns, surprises
 
     picture = surprises(s.of_old, s.old, [(part.name, part.surprise) for part in s.parts])
@@ -259,7 +258,7 @@ def add(made: Document, s: Since) -> None:
 
 
 def document(s: Since) -> dict[str, Any]:
-    """For summary.json."""
+    """Entry of summary.json."""
     parts = []
     for part in s.parts:
         more, error = s.more(part)

@@ -1,4 +1,4 @@
-"""A comparison in sentences: which run predicts held-out rows better, and what each says that the other does not."""
+"""A comparison in sentences: which run predicts held-out rows better, and which groups only one of them has."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mpibayes.hpc.report.findings import Findings
 from mpibayes.hpc.report.tables import fixed
 from mpibayes.text import counted, enumerated, percent
 
-SAME, PARTLY = 0.9, 0.5  # adjusted Rand indices of what is the same but for details, and of what is partly so
-TIMES = 1000.0  # ratio of probabilities beyond which none is said
+SAME, PARTLY = 0.9, 0.5  # least adjusted Rand index of partitions called the same, and partly the same
+TIMES = 1000.0  # largest ratio of probabilities that is stated
 LISTED = 6  # pairs of columns, or views, in a sentence
-NAMED = 4  # columns of a view there
+NAMED = 4  # columns of a view in a sentence
 
 
 def headline(c: Comparison) -> str:
@@ -46,8 +46,8 @@ def _n(d: Difference) -> str:
 
 
 def plus_minus(mean: float, error: float) -> str:
-    """A mean and its standard error, to the digits that the error makes meaningful, from two decimals on: one digit of
-    the error, two where the first is a 1."""
+    """Format a mean and its standard error with at least two decimals, and as many as the error justifies: one digit of
+    the error, two if the first is a 1."""
     digits = 2
     if error > 0:
         first = int(np.floor(np.log10(error)))
@@ -56,7 +56,7 @@ def plus_minus(mean: float, error: float) -> str:
 
 
 def of_scores(c: Comparison) -> list[str]:
-    """Say what the difference is worth, or why there is none."""
+    """Explain the size of the difference, or why there is none."""
     if c.scores is None:
         why = c.refused.why
         return [f"{why[:1].upper()}{why[1:]}."]
@@ -90,7 +90,7 @@ def _behind(c: Comparison, r: int) -> str:
 
 
 def of_chains(c: Comparison) -> list[str]:
-    """Say how far each run can be trusted, by its own report, and whose chains differ more than the runs do."""
+    """Describe how reliable each run is, by its own report, and runs whose chains differ more than the runs do."""
     sentences = []
     for side in c.sides:
         verdict, early = side.made.verdict, early_look(side.run.chains)
@@ -110,7 +110,7 @@ def of_chains(c: Comparison) -> list[str]:
 
 
 def chain_spread(side: Side) -> float:
-    """Largest difference between the chains' mean held-out scores after burn-in, nats a row; 0 where there is none."""
+    """Largest difference between the chains' mean held-out scores after burn-in, nats per row; 0 if there is none."""
     means = []
     for chain in side.run.chains:
         scores = chain.later().get("heldout_lpd", np.zeros(0))
@@ -121,21 +121,21 @@ def chain_spread(side: Side) -> float:
 
 
 def approximations(c: Comparison) -> str:
-    """The runs that are approximations, and of what; "" where none is."""
+    """Caveats of the runs that are approximations; "" if none is."""
     each = [(side.name, side.made.verdict.approximation) for side in c.sides]
     return " ".join(f"{name}: {words}" for name, words in each if words)
 
 
 def doubtful(c: Comparison) -> bool:
-    """True where a run is not to be used yet, or is short of its end."""
+    """True if a run is not to be used yet, or has not reached its end."""
     return any(side.made.verdict.sound == BAD or early_look(side.run.chains) for side in c.sides)
 
 
-# --- what each says ---------------------------------------------------------------------------------------------------
+# --- groups of each run -----------------------------------------------------------------------------------------------
 
 
 def of_groupings(c: Comparison) -> list[str]:
-    """Views, clusters and groups that one run has and the other does not."""
+    """Describe views, clusters and groups that one run has and the other lacks."""
     sentences = []
     for (first, other), pair in c.pairs.items():
         names = c.sides[first].name, c.sides[other].name
@@ -212,7 +212,7 @@ def _alike(index: float) -> str:
 
 
 def _of_levels(names: tuple[str, str], v: Alike, several: bool) -> list[str]:
-    """Say which of the two has groups that can be used; if both have, how alike these are."""
+    """Describe which of the two runs has usable groups; if both have, how similar these are."""
     usable = [v.first.usable_level, v.second.usable_level]
     kind = ["" if of is None else counted(of.n, "natural group" if of.natural else "group") for of in usable]
     if all(usable):
@@ -231,7 +231,7 @@ def _of_levels(names: tuple[str, str], v: Alike, several: bool) -> list[str]:
 
 
 def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
-    """Sentences, and commands."""
+    """Next steps as sentences, and commands."""
     if c.scores is None:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
@@ -267,7 +267,7 @@ def _names(c: Comparison) -> str:
 
 
 def groups_in_words(f: Findings | None) -> str:
-    """The levels that can be used, view by view; "-" of a model without clusters."""
+    """Number of groups in each usable level, view by view; "-" for a model without clusters."""
     if f is None:
         return "-"
     usable = [level for level in (g.usable_level for g in f.groupings) if level is not None]
@@ -275,7 +275,7 @@ def groups_in_words(f: Findings | None) -> str:
 
 
 def summary_line(scores: Scores, r: int) -> tuple[str, str]:
-    """Mean score of a run, and how far it is below the best."""
+    """Mean score of a run, and its distance below the best."""
     d = scores.below[r]
     return fixed(float(scores.values[r].mean()), 3), "best" if d is None else plus_minus(d.mean, d.error)
 

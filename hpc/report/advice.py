@@ -1,4 +1,4 @@
-"""Commands that help the chains of a run, which work as they are printed.
+"""Suggested commands that help the chains of a run; they work as printed.
 
 They name the run's own configuration (config.resolved.toml), which has every key and absolute paths.
 """
@@ -25,16 +25,16 @@ def longer(chains: Sequence[Chain], times: float = 2.0) -> Command:
     """Resume chains that have all their cycles, or that have settled, until they have `times` as many."""
     home, run = chains[0].home, chains[0].config.run
     keys: dict[str, object] = {"run.cycles": math.ceil(times * max(int(c.trace["cycle"][-1]) for c in chains))}
-    if run.until != "cycles":  # one that has settled would end at once
+    if run.until != "cycles":  # a settled run would end at once
         keys["run.until"] = "cycles"
     return "continue the run", _run(home, home, keys)
 
 
 def anew(chains: Sequence[Chain], words: str, **keys: object) -> Command:
-    """Start a run beside this one, with keys that a run cannot change once it has started: sampler_split_merge=1."""
+    """Start a run beside this one, with keys that a started run cannot change: sampler_split_merge=1."""
     home = chains[0].home
     places = (home.with_name(f"{home.name}-{i}") for i in itertools.count(2))
-    place = next(place for place in places if not os.path.exists(place))  # also where nobody can tell
+    place = next(place for place in places if not os.path.exists(place))  # `exists` is False if it cannot be read
     return words, _run(home, place, {key.replace("_", ".", 1): value for key, value in keys.items()})
 
 
@@ -44,7 +44,7 @@ def _run(home: Path, out: Path, keys: dict[str, object]) -> str:
 
 
 def disagreement(chains: Sequence[Chain]) -> str:
-    """The warning beside answers of chains that contradict each other, or of one that climbs."""
+    """Warning beside answers of chains that contradict each other, or of one that climbs."""
     homes = list(dict.fromkeys(str(chain.home) for chain in chains))
     report, of = shlex.join(["mpibayes", "report", *homes]), ", ".join(homes)
     trouble = f"the chains of {of} do not agree" if len(chains) > 1 else f"the chain of {of} still climbs"
@@ -52,6 +52,6 @@ def disagreement(chains: Sequence[Chain]) -> str:
 
 
 def warn_of_disagreement(run: Any) -> None:
-    """Say on standard error beside an answer of an opened run that its chains contradict each other."""
+    """Warn on standard error, beside an answer of an opened run, that its chains contradict each other."""
     if run.contradicted():
         print(visible(f"mpibayes: warning: {disagreement(run.chains)}"), file=sys.stderr, flush=True)

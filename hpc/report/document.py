@@ -1,9 +1,9 @@
 """A report as a document: a verdict, sections of typed parts, figures, and numbers for programs.
 
-A family makes one, once. Renderers show it: `text.py` as report.txt and on the terminal, `page/` as report.html; its
-`numbers` are summary.json. They know no family. Parts are texts (strings, or `mpibayes.terminal.Text`), `Facts`,
-`Table`, small tables that `tables.plain_table` makes, `WideTable`, `Matrix`, `Stops`, `Traces`, `Figure` and `Link`.
-Numbers are as they are, NaN where there is none; texts are as the table has them.
+A family makes one, once. Renderers that know no family show it: `text.py` as report.txt and on the terminal, `page/` as
+report.html; its `numbers` are summary.json. Parts are texts (strings, or `mpibayes.terminal.Text`), `Facts`, `Table`,
+small tables made by `tables.plain_table`, `WideTable`, `Matrix`, `Stops`, `Traces`, `Figure` and `Link`. Numbers are
+unrounded, NaN if there is none; texts are as in the table.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import number, percent, span
 
 GOOD, DOUBT, BAD = "good", "doubt", "bad"
-SOUND = {  # what is said of a verdict
+SOUND = {  # headlines of verdicts
     GOOD: "No problems found", DOUBT: "Read this with care", BAD: "Do not use this result yet",
 }  # fmt: skip
-ASKED = (  # what a verdict answers, and where
+ASKED = (  # questions that a verdict answers, with the field that answers each
     ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
     ("Warnings", "warnings"),
 )  # fmt: skip
@@ -34,9 +34,9 @@ ASKED = (  # what a verdict answers, and where
 class Verdict:
     """The opening of a report, in sentences: what was found, whether the chains agree, what to do next, and warnings.
 
-    sound: GOOD, if no problem was found; DOUBT; or BAD, if the chains contradict each other.
-    approximation: what is to be said of one, "" of draws of the posterior. commands: what to do next in the words of a
-    shell, each after what it does. headline: what is said of the verdict, if not what SOUND has.
+    sound: GOOD if no problem was found; DOUBT; or BAD if the chains contradict each other. approximation: caveat of an
+    approximation, "" for draws of the posterior. commands: next steps, each a description and a shell command.
+    headline: replaces the text of SOUND.
     """
 
     found: Sequence[str]
@@ -61,20 +61,20 @@ class Field:
     """A column of a `Table`. kind: "text"; "whole", "number" and "share" (of 1), which are right-aligned and sorted as
     numbers; or "interval", whose cells are (low, middle, high). on: BOTH, or PAGE or PAPER alone.
 
-    On paper numbers have so many `digits`, texts are as `brief` has them, and columns of one `group` stay together
-    where the table is wider than the paper.
+    On paper numbers have `digits` decimals, texts are shortened by `brief`, and columns of one `group` stay together if
+    the table is wider than the paper.
     """
 
     heading: str
     kind: str = "text"
-    about: str = ""  # in words
+    about: str = ""  # explanation
     on: str = BOTH
     digits: int | None = None
     brief: Callable[[str], str] | None = None
     group: int = 0
 
     def cell(self, x: Any) -> Any:
-        """A cell on paper."""
+        """Cell as it appears on paper."""
         from mpibayes.terminal import Text
 
         if isinstance(x, (Rounded, Styled)):
@@ -91,7 +91,7 @@ class Field:
 
 
 class Rounded(float):
-    """A number with its text on paper, of as many digits as its uncertainty allows."""
+    """A number and its text on paper, with as many digits as its uncertainty allows."""
 
     text: str
 
@@ -102,7 +102,7 @@ class Rounded(float):
 
 
 class Styled(str):
-    """A text with what paper has in its place."""
+    """A text and its replacement on paper."""
 
     text: Any
 
@@ -114,23 +114,23 @@ class Styled(str):
 
 @dataclass(frozen=True)
 class Levels:
-    """Distribution of a categorical column: overall (L,) over all rows, p (K, L) in each group of rows, of the
-    levels that are named; what they leave is the others'. apart (K,) nats: how far a group is from all rows."""
+    """Distribution of a categorical column: overall (L,) over all rows, p (K, L) in each group of rows, of the named
+    levels; the remainder is the other levels'. apart (K,) nats: distance of a group from all rows."""
 
     name: str
     levels: Sequence[str]
     overall: np.ndarray
     p: np.ndarray
     apart: np.ndarray
-    missing: np.ndarray | None = None  # (K,) shares, where some cells are
+    missing: np.ndarray | None = None  # (K,) shares, if any cells are missing
     missing_overall: float = 0.0
-    ordered: bool = False  # the levels are on a scale, from the least on
+    ordered: bool = False  # the levels are on a scale, in ascending order
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Distribution of a numeric column: means and standard deviations, (K,), in each group of rows; overall: of all
-    rows. log: they are of logarithms."""
+    """Distribution of a numeric column: means and standard deviations, (K,), in each group of rows; overall: in all
+    rows. log: True if they are of logarithms."""
 
     name: str
     overall: tuple[float, float]
@@ -140,13 +140,13 @@ class Numbers:
     missing: np.ndarray | None = None
     missing_overall: float = 0.0
     log: bool = False
-    unit: str = ""  # of dates
+    unit: str = ""  # unit of dates
 
 
 @dataclass(frozen=True)
 class Details:
-    """All columns of the first K rows of a `Table`, against the whole. apart: what `apart` of the columns measures,
-    in words; whole: what the overall numbers are of."""
+    """All columns of the first K rows of a `Table`, compared with the whole. apart: description of the columns'
+    `apart`; whole: description of the overall numbers."""
 
     columns: Sequence[Levels | Numbers]
     apart: str
@@ -156,11 +156,11 @@ class Details:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that the page sorts and searches, and that has `most` lines on paper (0: all). The cells of a row are as
-    the kinds of the fields have them; None: there is none.
+    """A table that the page sorts and searches, with `most` lines on paper (0: all). Cells have the types of their
+    fields' kinds; None: empty.
 
-    noun: what a row is. titles: what the details of each row are headed by. caption: words below it, or of how many of
-    its rows are shown. more: after the number of rows that paper leaves out.
+    noun: name of a row. titles: headings of each row's details. caption: text below the table, or a function of the
+    number of rows shown. more: text after the number of rows that paper omits.
     """
 
     noun: str
@@ -173,20 +173,20 @@ class Table:
     more: str = "more"
 
     def on(self, where: str) -> tuple[list[Field], list[list[Any]]]:
-        """The fields and the rows of a medium, PAGE or PAPER."""
+        """Fields and rows for a medium, PAGE or PAPER."""
         at = [i for i, f in enumerate(self.fields) if f.on in (BOTH, where)]
         return [self.fields[i] for i in at], [[row[i] for i in at] for row in self.rows]
 
     def words(self, shown: int) -> str:
-        """The caption where so many rows are shown."""
+        """Caption if `shown` rows are shown."""
         if callable(self.caption):
             return self.caption(shown)
         left = len(self.rows) - shown
         return "; ".join([f"{left:,} {self.more}"] * (left > 0) + [self.caption] * bool(self.caption))
 
     def brief(self, most: int, headings: Sequence[str], title: str = "") -> Table:
-        """So many lines of the fields with these headings, for the terminal, without styles. title: heading of the last
-        of them."""
+        """First `most` lines of the fields with these headings, for the terminal, without styles. title: heading of the
+        last field."""
         names = [f.heading for f in self.fields]
         at = [names.index(heading) for heading in headings]
         fields = [replace(self.fields[i], on=BOTH) for i in at]
@@ -195,7 +195,7 @@ class Table:
         return Table(self.noun, fields, rows, caption=self.caption if callable(self.caption) else "", most=most)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        """The table on paper."""
+        """Render the table for paper."""
         from mpibayes.hpc.report.wide_table import of_fields
 
         fields, rows = self.on(PAPER)
@@ -205,9 +205,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Stops:
-    """Tables of which a slider shows one, each below its words; `first`: the place of the one that is shown first.
+    """Tables of which a slider shows one, each below its words; `first`: index of the table shown first.
 
-    label: what the slider sets; names: of its stops. marks: of each stop "good", "doubt" or "bad".
+    label: the quantity that the slider sets; names: of its stops. marks: "good", "doubt" or "bad" for each stop.
     """
 
     label: str
@@ -220,7 +220,7 @@ class Stops:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A share (C, C), symmetric, of each pair of names, in groups that end at `ends`, with `words` for what it is."""
+    """A share (C, C), symmetric, for each pair of names, in groups that end at `ends`; words: what it is a share of."""
 
     names: Sequence[str]
     share: np.ndarray
@@ -239,7 +239,7 @@ class Traces:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture of the report by the name of its file, with words that stand for it where it cannot be seen."""
+    """A picture of the report, the name of its file, and words that replace it where it cannot be shown."""
 
     name: str
     picture: Picture
@@ -247,13 +247,13 @@ class Figure:
 
 
 def drawn(figures: Sequence[Figure], *names: str) -> list[Figure]:
-    """The figures of these names, those that there are."""
+    """Return the figures with these names, as far as they exist."""
     return [figure for name in names for figure in figures if figure.name == name]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A title, and lines of a word and what it says."""
+    """A title, and lines of a term and its text."""
 
     title: str
     lines: Sequence[tuple[str, str]]
@@ -274,7 +274,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a file beside the page, by its path from there; words: what it is."""
+    """A link to a file beside the page, by its path from there; words: the link's text."""
 
     words: str
     path: str
@@ -282,7 +282,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Only:
-    """Parts that one medium has alone, PAGE or PAPER, as a block."""
+    """A block of parts for one medium alone, PAGE or PAPER."""
 
     on: str
     parts: Sequence[Any]
@@ -301,8 +301,8 @@ OFF_PAPER = (Stops, Matrix, Traces, Figure, Link)  # parts that only the page ca
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with its own heading on the page; `name` is its place in the address. Its parts are blocks,
-    between which paper has an empty line: a part, a list of parts, or parts of one medium. on: as of a `Field`."""
+    """A part of the report with its own heading on the page; `name` is its anchor in the address. Its parts are blocks,
+    separated by an empty line on paper: a part, a list of parts, or parts of one medium. on: as in `Field`."""
 
     name: str
     title: str
@@ -310,7 +310,7 @@ class Section:
     on: str = BOTH
 
     def blocks(self, where: str) -> list[list[Any]]:
-        """The blocks of a medium, PAGE or PAPER, none of them empty."""
+        """Blocks of a medium, PAGE or PAPER, none of them empty."""
         blocks = [_of_medium(block, where) for block in self.parts] if self.on in (BOTH, where) else []
         return [block for block in blocks if block]
 
@@ -327,14 +327,12 @@ def _of_medium(block: Any, where: str) -> list[Any]:
 class Document:
     """A report before it is written.
 
-    chains: those of the run, whose traces were read; where they are short of their end, the report begins with
-    `early`, which says so. sections: in the order of the page; paper has those of PAPER_FIRST before the others. top:
-    small tables of what was found, for the terminal. numbers: summary.json, to which it adds the names of the
-    figures. files: further texts by name. findings: how
-    rows and columns are grouped, None of a model that groups none. subject: what the verdict is about, by default the
-    run directories; "" where its headline names it. beside: other reports, by the folder below this one's that they
-    lie in. linked: columns of the table and those that they lean on inside clusters, in most draws, the pairs first
-    that say most.
+    chains: chains of the run, with their traces read; if they have not reached their end, the report begins with the
+    message `early`. sections: in the order of the page; paper has the ones in PAPER_FIRST first. top: small tables of
+    the results, for the terminal. numbers: summary.json, to which it adds the names of the figures. files: further
+    texts by name. findings: groups of rows and columns, None for a model that groups none. subject: subject of the
+    verdict, by default the run directories; "" if its headline names it. beside: other reports, by their folder below
+    this one's. linked: (column, parent) links inside clusters that most draws have, strongest first.
     """
 
     chains: Sequence[Chain]
@@ -357,12 +355,12 @@ class Document:
 
     @property
     def pictures(self) -> dict[str, Picture]:
-        """PNG by name."""
+        """PNG pictures by name."""
         return {figure.name: figure.picture for figure in self.figures}
 
     def add(self, section: Section, before: Sequence[str] = (), *figures: Figure) -> None:
-        """Add a section, with figures that it ends with, before the first that has one of these names; at the end where
-        there is none."""
+        """Insert a section, ending with these figures, before the first section named in `before`; at the end if there
+        is none."""
         at = next((i for i, s in enumerate(self.sections) if s.name in before), len(self.sections))
         self.sections.insert(at, replace(section, parts=[*section.parts, *figures]))
         self.figures = [*self.figures, *figures]
@@ -370,7 +368,7 @@ class Document:
 
 
 def early_look(chains: Sequence[Chain]) -> str:
-    """Say how far chains are that have not reached their end; "" where all have."""
+    """Describe the progress of chains that have not reached their end; "" if all have."""
     if not any(chain.early for chain in chains):
         return ""
     most = "at most " if any(c.config.run.judged for c in chains) else ""
@@ -378,10 +376,10 @@ def early_look(chains: Sequence[Chain]) -> str:
     return f"An early look: {span([c.last for c in chains])} of {most}{planned}."
 
 
-PAPER_FIRST = ("about", "chains")  # sections that paper has before the results
+PAPER_FIRST = ("about", "chains")  # sections that come before the results on paper
 
 
 def on_paper_in_order(sections: Sequence[Section]) -> list[Section]:
-    """The sections as paper has them."""
+    """Sections in their order on paper."""
     first = [section for name in PAPER_FIRST for section in sections if section.name == name]
     return [*first, *(section for section in sections if section.name not in PAPER_FIRST)]

@@ -1,5 +1,5 @@
-"""Style of our pictures, and their common parts: chains by colour, phases, a second axis in seconds. They take chains
-with their traces, or plain arrays; matplotlib is imported when a picture is asked for."""
+"""Style of the pictures, and their common parts: chains by colour, phases, a second axis in seconds. The functions take
+chains with their traces, or plain arrays; matplotlib is imported when a picture is requested."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import visible
 
 DPI = 150
-POINTS = 4000  # of a line: more cannot be distinguished
+POINTS = 4000  # points of a line: more cannot be distinguished
 MOST_BARS = 40
-MOST_LETTERS = 300  # of a name; what is longer is no name
+MOST_LETTERS = 300  # letters of a name, at most
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 # neighbours differ in lightness too, for paper without colours
 CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
@@ -51,13 +51,13 @@ STYLE: dict[Any, Any] = {
     "legend.edgecolor": "none",
     "legend.framealpha": 0.7,
     "hatch.linewidth": 0.6,
-    "svg.fonttype": "none",  # letters stay letters, which can be searched and are small
-    "svg.hashsalt": "mpibayes",  # the same picture has the same names in it
+    "svg.fonttype": "none",  # text stays text: searchable and small
+    "svg.hashsalt": "mpibayes",  # identifiers in the SVG are reproducible
 }
 
 
 def plot(width: float, height: float, **more: Any) -> Any:
-    """A figure in our style. No display, no global state: figures are made without pyplot."""
+    """Make an empty figure in this program's style. No display, no global state: figures are made without pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -73,7 +73,7 @@ class Picture(bytes):
 
 
 def png(figure: Any) -> Picture:
-    """The figure, laid out once, as PNG and as SVG. savefig would lay it out, and draw it, twice for each."""
+    """Render the figure, laid out once, as PNG and as SVG; savefig would lay it out and draw it twice for each."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -81,7 +81,7 @@ def png(figure: Any) -> Picture:
     try:
         figure.dpi = DPI
         FigureCanvasAgg(figure).print_png(image)
-        figure.set_layout_engine("none")  # axes stay where they are
+        figure.set_layout_engine("none")  # keep the axes in place
         FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None})
     finally:
         figure.dpi = dpi
@@ -93,8 +93,8 @@ def png(figure: Any) -> Picture:
 
 
 def require_extra(*modules: str) -> None:
-    """Raises ConfigError when a library of the `report` extra is not installed; else makes sure that matplotlib, which
-    all of them need, can be imported."""
+    """Raise ConfigError if a library of the `report` extra is not installed; else import matplotlib, which all of them
+    need."""
     lacking = [name for name in modules if importlib.util.find_spec(name) is None]
     if lacking:
         raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
@@ -102,8 +102,8 @@ def require_extra(*modules: str) -> None:
 
 
 def load_matplotlib() -> None:
-    """Import matplotlib for the first time, whatever MPLBACKEND says: pictures are drawn without a backend, and one
-    that does not exist would keep matplotlib from being imported."""
+    """Import matplotlib for the first time, whatever MPLBACKEND says: pictures are drawn without a backend, and an
+    unknown one would make the import fail."""
     if "matplotlib" in sys.modules:
         return
     backend = os.environ.pop("MPLBACKEND", None)
@@ -114,11 +114,11 @@ def load_matplotlib() -> None:
             os.environ["MPLBACKEND"] = backend
     if backend:
         with suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend  # as matplotlib itself would have done
+            matplotlib.rcParams["backend"] = backend  # as matplotlib itself would
 
 
 def styled(draw: Callable[..., Any]) -> Callable[..., Picture]:
-    """The picture that a function draws, in our style, as PNG."""
+    """Wrap a drawing function: the picture in this program's style, as PNG."""
 
     @functools.wraps(draw)
     def styled(*args: Any, **kwargs: Any) -> Picture:
@@ -131,7 +131,7 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Picture]:
 
 
 def styled_figure(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """A styled matplotlib Figure, which a notebook shows."""
+    """Wrap a drawing function: a styled matplotlib Figure, which a notebook shows."""
 
     @functools.wraps(draw)
     def styled(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +146,7 @@ def styled_figure(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def legend(figure: Any, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
-    """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
+    """Draw a legend below the panels, over no curve: chains by colour, if there are several, then `keys`."""
     from matplotlib.lines import Line2D
 
     several = [
@@ -160,13 +160,13 @@ def legend(figure: Any, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
 
 
 def clock(axes: Any, chains: Sequence[Chain]) -> None:
-    """A second axis below: seconds of the chains, on average; it goes on beyond the end, where ticks are looked for."""
+    """Add a second axis below: mean seconds of the chains; it extends beyond their end, where ticks are computed."""
     cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
     cycle = np.append(cycle, 2 * cycle[-1])
     second = np.mean([seconds_at(c, cycle) for c in chains], axis=0)
     if second[-1] <= 0:
         return
-    second += np.linspace(0, 1e-9, len(second)) * second[-1]  # an axis needs a function that can be inverted
+    second += np.linspace(0, 1e-9, len(second)) * second[-1]  # the axis function has to be invertible
     both = (lambda x: np.interp(x, cycle, second), lambda x: np.interp(x, second, cycle))
     below = axes.secondary_xaxis(-0.27, functions=both)
     below.set_xlabel("seconds" if len(chains) == 1 else "seconds, mean of the chains")
@@ -181,8 +181,8 @@ def seconds_at(chain: Chain, cycle: Any) -> Any:
 
 
 def phases(axes: Any, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
-    """Growth phase and burn-in in the background where all chains have the same; else lines in each chain's colour
-    where they end. Returns what a legend shows of them."""
+    """Shade growth phase and burn-in if all chains share them; else draw a line in each chain's colour where they end.
+    Returns their legend entries."""
     from matplotlib.lines import Line2D
 
     looks = {
@@ -208,8 +208,8 @@ def phases(axes: Any, chains: Sequence[Chain], seconds: bool = False) -> list[An
 
 
 def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int = 0) -> tuple[Any, Any]:
-    """A figure with a row of panels for each scalar, and `extra` empty ones below: its axes are (rows, 2), on the left
-    over the cycles, on the right how the draws are distributed."""
+    """Make a figure with a row of panels per scalar, and `extra` empty rows below: axes (rows, 2), on the left the
+    trace over the cycles, on the right the distribution of the draws."""
     n = len(scalars) + extra
     figure = plot(10.0, 2.7 * n + 0.7)
     axes = figure.subplots(n, 2, sharey="row", width_ratios=(5, 1), squeeze=False)
@@ -227,8 +227,8 @@ def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int 
 
 
 def value_panel(chains: Sequence[Chain], scalar: Scalar, left: Any, right: Any) -> None:
-    """One scalar over the cycles, and its distribution after burn-in. A density of a part of the rows is left out:
-    it is not comparable with that of all."""
+    """Plot one scalar over the cycles, and its distribution after burn-in. A density of part of the rows is omitted: it
+    is not comparable with that of all rows."""
     every, later = [], []
     for i, c in enumerate(chains):
         seen = np.isfinite(c.trace[scalar.name]) & (scalar.whole | (c.trace["cycle"] >= c.growth))
@@ -243,7 +243,7 @@ def value_panel(chains: Sequence[Chain], scalar: Scalar, left: Any, right: Any) 
     if not len(everything):
         everything = np.concatenate(every)
     left.set_title(titled(scalar))
-    # a start far away must not flatten what the chain does later
+    # a distant start must not flatten the later values
     limit(left, every, everything, scalar.whole)
     for axis in (left, right):
         axis.yaxis.set_major_formatter(plain())
@@ -253,7 +253,7 @@ def value_panel(chains: Sequence[Chain], scalar: Scalar, left: Any, right: Any) 
 
 
 def _distribution(axes: Any, later: Sequence[np.ndarray], everything: np.ndarray, whole: bool) -> None:
-    """Histogram of each chain's draws, in per cent of them."""
+    """Draw a histogram of each chain's draws, in per cent."""
     look: dict[str, Any] = {"histtype": "step" if len(later) > 1 else "stepfilled"}
     low, high = float(everything.min()), float(everything.max())
     bins = np.linspace(low, high, int(np.clip(2.0 * np.sqrt(min(map(len, later))), 8, 30)) + 1) if high > low else 3
@@ -274,12 +274,12 @@ def _distribution(axes: Any, later: Sequence[np.ndarray], everything: np.ndarray
 
 
 def titled(scalar: Scalar) -> str:
-    """The title of what shows a scalar, with its unit."""
+    """Title of a plot of a scalar, with its unit."""
     return f"{scalar.title}, {scalar.unit}" if scalar.unit else scalar.title
 
 
 def thinned(n: int) -> np.ndarray:
-    """Places of at most POINTS of n, evenly spaced."""
+    """Evenly spaced indices, at most POINTS of n."""
     return np.arange(n) if n <= POINTS else np.linspace(0, n - 1, POINTS).round().astype(np.int64)
 
 
@@ -289,8 +289,8 @@ def note(axes: Any, text: str, at: Any, shift: Any, coordinates: str = "data", *
 
 
 def limit(axes: Any, values: Sequence[np.ndarray], later: np.ndarray, whole: bool, digits: int = 0) -> None:
-    """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
-    outside; of whole numbers on both sides, else below: nothing that is better is left out."""
+    """Set axis limits from the draws after burn-in, widened to earlier values unless these are far away. Whole numbers
+    are cut off on both sides, others below only: no better value is left out."""
     low, high = float(later.min()), float(later.max())
     pad = max(high - low, 1.0 if whole else 1e-9 * abs(high) + 1e-9)
     every = np.concatenate(values)
@@ -306,17 +306,17 @@ def limit(axes: Any, values: Sequence[np.ndarray], later: np.ndarray, whole: boo
 
 
 def cut(text: str, most: int = MOST_LETTERS) -> str:
-    """A text, or its beginning with an ellipsis."""
+    """Shorten a text with an ellipsis."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def shortened(text: str, most: int) -> str:
-    """Someone else's text as it can be seen, or its beginning with an ellipsis."""
+    """Shorten a text from outside the program, with unprintable characters made visible."""
     return cut(visible(text), most)
 
 
 def in_lines(text: str, width: int) -> str:
-    """Someone else's text as it can be seen, in lines of so many letters."""
+    """Wrap a text from outside the program, with unprintable characters made visible, at `width` letters."""
     return "\n".join(textwrap.wrap(shortened(text, MOST_LETTERS), width)) or text
 
 
@@ -325,8 +325,8 @@ def chain_colour(i: int) -> str:
 
 
 def plain() -> Any:
-    """Numbers in full, as many digits as distinguish the ticks, in groups of three: no offset to be added in one's
-    head."""
+    """Formatter of numbers in full, in groups of three digits, with as many as distinguish the ticks, and no offset to
+    add."""
     from matplotlib.ticker import ScalarFormatter
 
     class Plain(ScalarFormatter):
@@ -346,8 +346,8 @@ def thousands() -> Any:
 
 
 def logarithmic(axis: Any, words: Callable[..., str]) -> None:
-    """Ticks of a logarithmic axis in these words, those between powers of ten where there is room: what matplotlib
-    writes there is in its own mathematical notation."""
+    """Label the ticks of a logarithmic axis with `words`, including those between powers of ten if there is room, in
+    place of matplotlib's mathematical notation."""
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
     class Between(LogFormatter):

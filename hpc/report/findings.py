@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, eq=False)  # == of arrays has no single truth value
 class GroupLevel:
-    """A level of groups of clusters. labels (N,): the group of each training row, from 0. natural, usable: whether the
-    chains say so; judged: False of one chain, which cannot say. words: what the report says of it."""
+    """A level of groups of clusters. labels (N,): the group of each training row, from 0. natural, usable: the chains'
+    verdicts; judged: False for a single chain, which has no verdict. words: the report's text about it."""
 
     n: int
     natural: bool
@@ -24,7 +24,7 @@ class GroupLevel:
 @dataclass(frozen=True, eq=False)
 class Grouping:
     """One view: its columns, and labels (N,) of the training rows in its representative partition, from 0. level: the
-    one that the report shows first, None where there is none. slight: it groups no columns, or no rows."""
+    one that the report shows first, None if there is none. slight: True if it groups no columns, or no rows."""
 
     number: int
     columns: Sequence[str]
@@ -38,14 +38,14 @@ class Grouping:
 
     @property
     def usable_level(self) -> GroupLevel | None:
-        """The level, where it can be used."""
+        """The level if it is usable, else None."""
         return self.level if self.level is not None and (self.level.natural or self.level.usable) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All views, the only one of a mixture. together (C, C): share of the draws in which two of the columns `names`
-    share a view; None of a model that does not ask."""
+    """All views, a mixture's only one included. together (C, C): share of the draws in which two of the columns `names`
+    share a view; None for a model without views."""
 
     groupings: Sequence[Grouping]
     names: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Common parts of reports of all models: a head, warnings, numbers as text and as JSON."""
+"""Common parts of all models' reports: a head, warnings, numbers as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mpibayes.hpc.settled import Judgement
 from mpibayes.io.files import chain_directories
 from mpibayes.text import counted, number, span, took
 
-Lines = list[tuple[str, str]]  # of a word and what it says
-WARNED = 4  # warnings of a verdict, at most
+Lines = list[tuple[str, str]]  # (term, text)
+WARNED = 4  # most warnings in a verdict
 
 
 def about_section(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Section:
-    """Describe the run, in lines of a word and its text."""
+    """Describe the run in lines of a term and its text."""
     homes = ", ".join(dict.fromkeys(str(c.home) for c in chains))
     return Section("about", "What was run", [Facts(f"Posterior of {homes}", about)])
 
@@ -36,18 +36,18 @@ def chains_section(
     summary: Sequence[Any],
     more: Sequence[Any],
 ) -> Section:
-    """The chains: traces, a summary of the scalars, warnings on paper (the page has them in the verdict), and more."""
+    """Traces, a summary of the scalars, warnings on paper (the page has them in the verdict), and more."""
     warned = [on_paper(warnings_in_words(warnings))] if warnings else []
     return Section("chains", "Chains", [Traces(chains, scalars), *summary, *warned, *more])
 
 
 def rows_in_words(run: Any) -> str:
-    """Training rows and held-out rows."""
+    """Describe training and held-out rows."""
     return counted(run.n_rows, "training row") + heldout_in_words(run)
 
 
 def heldout_in_words(run: Any) -> str:
-    """Held-out rows, after the number of training rows."""
+    """Describe held-out rows, in words that follow the number of training rows."""
     if run.data.heldout is not None:
         return f", {len(run.data.heldout):,} held out"
     path = run.chains[0].config.heldout_path
@@ -55,27 +55,27 @@ def heldout_in_words(run: Any) -> str:
 
 
 def cycles_in_words(chains: Sequence[Chain], cycles: Sequence[int], planned: bool = True) -> Lines:
-    """Lines on how long chains are, whether they have ended, and which have not begun."""
+    """Lines on the chains' lengths, whether they have ended, and which have not begun."""
     several = f", {len(chains)} chains" if len(chains) > 1 else ""
     of = f" of {span([c.config.run.cycles for c in chains])}" if planned else ""
     return [("cycles", f"{span(cycles)}{of}{several}, {states(chains)}"), *not_started(chains)]
 
 
 def time_in_words(seconds: Sequence[float], more: str = "") -> Lines:
-    """The line on the time of the chains."""
+    """Line on the time of the chains."""
     return [("time", f"{took(sum(seconds))}{' of all chains' if len(seconds) > 1 else ''} in cycles{more}")]
 
 
 def burn_in_in_words(burn_in: Sequence[int], kept: str, more: str = "") -> Lines:
-    """The line on the cycles left out. kept: what was kept after them; more: of the cycles."""
+    """Line on the cycles left out. kept: what was kept after them, in words; more: further words on the cycles."""
     return [("burn-in", f"{span(burn_in, 'cycle')} left out{more}; {kept} kept after it")]
 
 
 def summary_json(
     run: Any, runs: Iterable[tuple[Chain, Any]], *, family: Mapping[str, Any], table: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """The frame of summary.json. family: which model it is; runs: each chain with its summary; table: of the table,
-    besides where it is; more: what follows. Numbers that do not exist are null."""
+    """Frame of summary.json. family: fields that identify the model; runs: each chain with its summary; table: fields
+    of the table besides its location; more: further fields. Missing numbers are null."""
     return {
         "format": "mpibayes-report",
         "version": 1,
@@ -93,7 +93,7 @@ def _chain_json(line: Any) -> dict[str, Any]:
 
 
 def not_started(chains: Sequence[Chain]) -> Lines:
-    """The chains that a run is to have and that have no cycles yet."""
+    """Lines on planned chains of a run that have no cycles yet."""
     lines = []
     for home, planned in {c.home: c.config.run.chains for c in chains}.items():
         there = len(begun(home)) or len(chain_directories(home))
@@ -105,7 +105,7 @@ def not_started(chains: Sequence[Chain]) -> Lines:
 
 
 def states(chains: Sequence[Chain]) -> str:
-    """Describe whether the chains have finished, and on how many ranks they last ran."""
+    """Describe whether the chains have finished, and the number of ranks that they last ran on."""
     states: list[str] = []
     ranks: set[Any] = set()
     for chain in chains:
@@ -128,13 +128,13 @@ def shards(config: Config) -> str:
 
 
 def fixed(x: float, digits: int) -> str:
-    """A number with so many digits after the point; - for one that does not exist."""
+    """Format a number with `digits` decimals; - if it is not finite."""
     return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
 
 
 def plain_table(*columns: str, last: str = "") -> Any:
-    """A table whose first column is of words, and the others of numbers, but for a last one without a name. last: its
-    heading."""
+    """Table whose first column is text and whose others are numbers, except for a last one without a name. last:
+    heading of the last column."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
@@ -147,7 +147,7 @@ def plain_table(*columns: str, last: str = "") -> Any:
 
 
 def captioned(table: Any, caption: str) -> Any:
-    """The table, with words below it."""
+    """Add a caption below the table."""
     table.caption, table.caption_justify = caption or None, "left"
     return table
 
@@ -158,12 +158,12 @@ def scalar_table(
     remarks: Mapping[str, str],
     unjudged: Collection[str] = (),
 ) -> Any:
-    """A line for each scalar that has a label and a summary. unjudged: those whose ESS and R-hat are left out."""
+    """A line for each scalar that has a label and a summary. unjudged: scalars whose ESS and R-hat are left out."""
     table = plain_table("after burn-in", "mean", "sd", "5 %", "95 %", "ESS", "R-hat", "")
     for scalar in shown(scalars):
         if scalar.label and scalar.name in summaries:
             cells = _cells(scalar, summaries[scalar.name], scalar.name not in unjudged)
-            unit = "" if scalar.unit == "nats" else scalar.unit  # which go without saying
+            unit = "" if scalar.unit == "nats" else scalar.unit  # nats are not written out
             table.add_row(scalar.label, *cells, remarks.get(scalar.name, unit))
     return table
 
@@ -179,12 +179,12 @@ def _cells(scalar: Scalar, s: ScalarSummary, judged: bool) -> list[str]:
 
 
 def means(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Mean in each chain, for a column of `chain_table`."""
+    """Mean in each chain, as a column of `chain_table`."""
     return [fixed(c[scalar.name].mean, scalar.form.digits) for c in chains]
 
 
 def sds(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Standard deviation in each chain, for a column of `chain_table`."""
+    """Standard deviation in each chain, as a column of `chain_table`."""
     return [fixed(c[scalar.name].sd, scalar.form.digits) for c in chains]
 
 
@@ -199,7 +199,7 @@ def warnings_in_words(warnings: Sequence[str]) -> Any:
 
 
 def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
-    """Each with what it does, whole lines whatever the width."""
+    """Each command after its description, on whole lines whatever the width."""
     from mpibayes.terminal import Text
 
     return [
@@ -210,19 +210,19 @@ def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter and a full stop."""
+    """Turn a text into a sentence: a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text
 
 
 def warned(warnings: Sequence[str]) -> list[str]:
-    """The warnings as sentences of a verdict; of many the first."""
+    """Turn the warnings into sentences of a verdict, at most WARNED."""
     sentences = list(map(sentence, warnings[:WARNED]))
     left = len(warnings) - len(sentences)
     return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
 def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
-    """Next steps with a sound result; none with another. best: the chain to use alone."""
+    """Next steps with a sound result; none with another. best: the only chain to use."""
     if best is not None:
         return [
             f"Use {best.name}, the best chain: mpibayes predict {best.folder} NEW.csv -o OUT.csv scores new rows, "
@@ -235,7 +235,7 @@ def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
 
 
 def finite(value: Any) -> Any:
-    """A number for JSON, which has no NaN."""
+    """Replace NaN and infinity by None for JSON."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
@@ -244,7 +244,7 @@ def machine_scalars(scalars: Mapping[str, ScalarSummary]) -> dict[str, Any]:
 
 
 def settled_json(judgement: Judgement) -> dict[str, Any]:
-    """The judgement on settling, in summary.json."""
+    """Entry of summary.json for the judgement on settling."""
     return {
         "judged_after_cycle": judgement.cycle,
         "problems": {what: list(why) for what, why in judgement.problems.items()},

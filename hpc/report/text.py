@@ -23,7 +23,7 @@ def parts(document: Document) -> Iterator[Any]:
 
 
 def opening(document: Document) -> list[Any]:
-    """The verdict, and small tables of what is largest: a screen or two."""
+    """The verdict, and small tables of the largest results: a screen or two."""
     from rich.table import Table
 
     from mpibayes.terminal import Text
@@ -47,7 +47,7 @@ def opening(document: Document) -> list[Any]:
 
 
 def print_parts(console: Any, shown: Sequence[Any]) -> None:
-    """A text that is not to be wrapped, such as a command, is a whole line whatever the width."""
+    """Print the parts; one that must not be wrapped, such as a command, stays a whole line whatever the width."""
     for part in shown:
         console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
 

@@ -1,4 +1,4 @@
-"""A table of many columns in as many parts as the terminal is narrow: nothing in it is cut off."""
+"""A table of many columns, split into as many parts as a narrow terminal needs: nothing is cut off."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mpibayes.hpc.report.document import Field
 from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import visible
 
-LEAST_NAME = 24  # letters that a longer name has in a line
-MOST_LETTERS = 300  # of a name; what is longer is no name
+LEAST_NAME = 24  # letters per line, at least, for names that fold
+MOST_LETTERS = 300  # letters of a name, at most
 GAP = 2  # between columns
 
 
 @dataclass(frozen=True)
 class Group:
-    """Columns that stay together: headings, and cells of each row."""
+    """Columns that stay together: headings, and the cells of each row."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -30,8 +30,8 @@ class Group:
 
 @dataclass(frozen=True)
 class WideTable:
-    """Rows by their names. Groups of columns that have no room beside the ones before come below them, with the names
-    again; names fold."""
+    """Rows by name. Groups of columns that do not fit beside the previous ones continue below, with the names again;
+    names fold."""
 
     names: Sequence[str]
     groups: Sequence[Group]
@@ -56,8 +56,7 @@ class WideTable:
 
 
 def chain_table(columns: Mapping[str, Sequence[str]]) -> WideTable:
-    """A line a chain: the cells of each column by its heading, the chains' names first; "sd" stays with the column
-    before it."""
+    """A line per chain. columns: cells by heading, the chains' names first; "sd" stays with the column before it."""
     (of, names), *others = columns.items()
     groups: list[Group] = []
     for heading, cells in others:
@@ -70,7 +69,7 @@ def chain_table(columns: Mapping[str, Sequence[str]]) -> WideTable:
 
 
 def of_fields(fields: Sequence[Field], rows: Sequence[Sequence[Any]], caption: str) -> list[Any]:
-    """A `document.Table` on paper: the texts that it begins with, numbers, other texts; wide, where its fields have
+    """Lay out a `document.Table` on paper: leading texts, numbers, other texts; as a `WideTable` if its fields have
     groups."""
     from mpibayes.terminal import Text
 

@@ -1,4 +1,4 @@
-"""The report of a run of any family, with what questions to the run add: pairs of columns that it weakens, linked
+"""The report of a run of any family, extended by the answers to queries: pairs of columns that the run weakens, linked
 pairs as tables of conditional distributions, and what is new since the last rows came to its table."""
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from mpibayes.hpc.results.linked_tables import linked_tables
 from mpibayes.hpc.results.since_rows import add_since
 from mpibayes.hpc.results.weak_pairs import look
 
-DRAWS = 20  # that are asked
-BEFORE = "columns", "sizes", "chains", "about"  # sections that new ones come before
+DRAWS = 20  # draws used for the answers
+BEFORE = "columns", "sizes", "chains", "about"  # new sections come before these
 
 
 def asked_report(run: Any) -> Document:
-    """Make the report of an opened run. Raises what `hpc.results.report.report` does."""
+    """Make the report of an opened run. Raises the same errors as `hpc.results.report.report`."""
     made = report_of(run.chains[0].config.kind)(run)
     add_since(made, run)
     try:
         asking = Asking.of_run(run, DRAWS)
         weak = look(asking)
-    except ConfigError:  # no draws, or a model that cannot be asked, of which its own report says so
+    except ConfigError:  # no draws, or a model without queries, as its own report says
         return made
     tables = linked_tables(asking, made.linked)
     if weak is not None:

@@ -1,4 +1,4 @@
-"""The report of a comparison of runs on one table, which has the report of each beside it."""
+"""The report that compares runs on one table, with the report of each beside it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.text import visible
 
-LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
+LETTERS = 60  # of a folder's name: at most 255 bytes, and a letter may take 4
 
 
 def compared(
     sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
 ) -> Document:
-    """Compare runs, each given by its directories: several are chains of one posterior.
+    """Compare runs, each given by its directories, which are chains of one posterior.
 
-    Raises what `report` does, and DataError where they are not on one table.
+    Raises the same errors as `report`, and DataError if they are not on one table.
     """
     same_table([home_of(homes[0]) for homes in sides])
     runs = [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides]
@@ -34,8 +34,8 @@ def compared(
 
 @contextmanager
 def weighed(runs: Sequence[Any], weighted: bool | None) -> Iterator[None]:
-    """Opened runs whose reports have shares of the population, or not: by default where the table has weights. Raises
-    ConfigError where they cannot."""
+    """Set whether the reports of these runs have shares of the population, by default if the table has weights. Raises
+    ConfigError if they cannot."""
     for run in runs:
         run.training_weights(weighted)
         run.weighted = weighted
@@ -58,7 +58,7 @@ def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Document:
 
 
 def default_folder(sides: Sequence[Sequence[Path]]) -> Path:
-    """DIR/report of a run, DIR/against-NAME of a comparison."""
+    """DIR/report for a run, DIR/against-NAME for a comparison."""
     home, names = sides[0][0], [_folder(name) for name in names_of(sides)[1:]]
     return home / (f"against-{'-'.join(names)}"[:LETTERS] if names else "report")
 
@@ -68,7 +68,7 @@ def _folder(name: str) -> str:
 
 
 def names_of(sides: Sequence[Sequence[Path]]) -> list[str]:
-    """A short name for each run: its directory below the one that all of them are in, or that with a number."""
+    """Short name of each run: its directory relative to the common parent, with a number appended if it is taken."""
     places = [homes[0].resolve() for homes in sides]
     common, names = os.path.commonpath(places), []
     for place in places:

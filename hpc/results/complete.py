@@ -1,5 +1,5 @@
 """`mpibayes complete`: copies of a table, or of a file like it, with missing cells drawn, each copy from a kept draw of
-its own (Rubin 1987). Copies are dealt to ranks; rows stream from file to file."""
+its own (Rubin 1987). Copies are distributed over ranks; rows stream from file to file."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
 LONG = ".imp", ".id"
-LISTED = 8  # columns that are named, at most
+LISTED = 8  # columns named, at most
 
 
 @dataclass(frozen=True)
 class Completed:
-    """The files written, in the order of the copies; n_rows of each copy; filled: cells that were filled in in each, by
-    column; notes: what the user should know; dialect: of files of CSV."""
+    """The files written, in the order of the copies; n_rows of each copy; filled: cells filled per copy, by column;
+    notes: remarks for the user; dialect: of CSV files."""
 
     paths: Sequence[Path]
     n_rows: int
@@ -56,10 +56,10 @@ def complete(
 
     out: a folder, for copy-1.csv and so on; with `long` one file, or a folder for long.csv: first the rows as they are
     (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. form: "csv" or "parquet",
-    by default that of `source`, `otherwise` where it is neither. sources: where the file is that the run's table was
-    imported from; it is written in its format, and with the columns that the table lacks; by default the one near the
-    table, or the table itself. unseen: as of `predict`. Each copy is of its own kept draw, evenly spaced over those of
-    all chains after burn-in; see `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError,
+    by default that of `source`, or `otherwise` if it is neither. sources: the file that the run's table was imported
+    from, which is written in its format and with the columns that the table lacks; by default the one near the table,
+    or the table itself. unseen: as in `predict`. Each copy uses its own kept draw, evenly spaced over those of all
+    chains after burn-in; see `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError,
     CheckpointError, on root alone; other ranks then return None.
     """
     out = Path(out)
@@ -107,7 +107,7 @@ def _about_weights(asking: Asking, filling: Filling) -> list[str]:
 
 
 def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: bool, seed: int) -> list[tuple]:
-    """Write the copies; returns for each the cells filled, and the cells below 0 in columns that never are, by
+    """Write the copies; return for each the filled cells, and the negative ones in columns that are never negative, by
     column."""
     if not long:
 
@@ -132,7 +132,7 @@ def _copy(asking: Asking, filling: Filling, path: Path, completion: Completion) 
 
 
 def _pass(filling: Filling, start, completion: Completion, number: int | None) -> tuple[Counter, Counter]:
-    """Write all rows with their gaps filled. number: of the copy, where rows have it."""
+    """Write all rows with their gaps filled. number: the copy's number, if rows have a column for it."""
     filled, below = Counter(), Counter()
     fill = start(filled)
     for first, n, cells in filling.blocks(completion):
@@ -153,7 +153,7 @@ def _beside(number: int, first: int, n: int) -> dict[str, np.ndarray]:
 def _targets(
     run_dirs, source: Path, out: Path, copies: int, long: bool, form: str | None, otherwise: str, overwrite: bool
 ) -> list[Path]:
-    """The files to write, in a folder that is there. Raises before any work is done where one must not be written."""
+    """Return the files to write, and make their folder. Raises before any work is done if one may not be written."""
     ending = f".{form or form_of(source, otherwise)}"
     single = out.name.endswith(FORMS)
     if single and not long:
@@ -172,13 +172,13 @@ def _targets(
 
 
 def _form_in(out: Path) -> str | None:
-    """The form that the name of one long file says."""
+    """Form given by the name of one long file."""
     return "parquet" if out.suffix == ".parquet" else "csv" if out.name.endswith(FORMS[:2]) else None
 
 
 def in_folder(out: Path, names: Sequence[str], stem: str, what: str, refuse: bool = True) -> None:
-    """Make a folder for files of these names, `stem`-1.csv and so on. ConfigError where it is a file, or, to `refuse`,
-    where it has others of the kind, which would be mixed with them."""
+    """Make a folder for files with these names, `stem`-1.csv and so on. Raises ConfigError if it is a file, or, with
+    `refuse`, if it has other files of the kind, which would be mixed with them."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: is a file; name a folder for the {what}")
     with writing(out):

@@ -27,7 +27,7 @@ CRATE, PROCESS = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/pro
 NO_LICENCE = "No licence is stated; whoever shares this crate has to choose one."
 GIVEN = {"config.toml": "Configuration as it was given", SCHEMA: "JSON schema of the configurations"}
 MADE = {RESOLVED: "Every setting with its value", PROVENANCE: "Table, versions, hosts and command of each start"}
-EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: times would be other bytes each time
+EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every file in the archive: true times would make its bytes differ
 
 
 def write_crate(run_dirs: list[str | Path], out: str | Path | None) -> Exported:
@@ -44,7 +44,7 @@ def write_crate(run_dirs: list[str | Path], out: str | Path | None) -> Exported:
     if not holds_run(folder):
         raise ConfigError(f"{folder}: no run was started in this directory; name the -o of `mpibayes run`")
     provenance = read_provenance(folder)
-    read_resolved(folder)  # which checks that it is as it was written
+    read_resolved(folder)  # checks that it is undamaged
     contents = _contents(folder)
     metadata = json.dumps(_metadata(provenance, contents), indent=1, ensure_ascii=False) + "\n"
     path = folder / FILE if out is None else Path(out)
@@ -58,7 +58,7 @@ def write_crate(run_dirs: list[str | Path], out: str | Path | None) -> Exported:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Content of each file of the crate, by its path there."""
+    """Content of each file of the crate, by its path in it."""
     paths = [folder / name for name in (*GIVEN, *MADE)]
     with reading(folder / "report"):
         paths += sorted(path for path in (folder / "report").rglob("*") if path.suffix != ".tmp" and path.is_file())
@@ -124,7 +124,7 @@ def _metadata(provenance: Mapping[str, Any], contents: Mapping[str, bytes]) -> d
 
 
 def _one_or_all(values: list[Any]) -> Any:
-    """A single value by itself, as RO-Crate recommends."""
+    """A single value on its own, as RO-Crate recommends."""
     return values[0] if len(values) == 1 else values
 
 
@@ -165,5 +165,5 @@ def _program(version: str) -> dict[str, Any]:
 
 
 def _time(written: str) -> str:
-    """A time of provenance.json, 2026-01-31T12:00:00+0100, as ISO 8601 has it."""
+    """Convert a time of provenance.json, 2026-01-31T12:00:00+0100, to ISO 8601."""
     return f"{written[:-2]}:{written[-2:]}" if written[-5:-4] in ("+", "-") else written

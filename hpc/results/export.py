@@ -39,13 +39,13 @@ def export(
     """Write `to`, one of the forms that `mpibayes export --help` lists, or of `io.export.export`.
 
     A line of clusters begins with the identifier if the table has one, or the columns `ids`; row, its number from 1;
-    line, where the table was imported from one CSV file. The columns of `hpc.family.Clusters` follow.
+    line, if the table was imported from one CSV file. The columns of `hpc.family.Clusters` follow.
 
-    burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
-    run's table is now. overwrite: replace a file that is no earlier export of this form. ids, sources: of clusters, see
-    `io.row_names.RowNames`; groups: of clusters, so many groups of them in a column `group`; weighted: of clusters, a
-    column `weight`, and shares of the population, by default where the table has weights. Raises ConfigError,
-    DataError, CheckpointError.
+    burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: present path
+    of the run's table. overwrite: replace a file that is no earlier export of this form. For clusters: ids, sources:
+    see `io.row_names.RowNames`; groups: number of groups of clusters in a column `group`; weighted: add a column
+    `weight`, and shares of the population, by default if the table has weights. Raises ConfigError, DataError,
+    CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
     if (ids or sources) and to != "clusters":
@@ -72,7 +72,7 @@ def export(
     if to == "clusters":
         run = posterior_of(family)(given, burn_in, table)
         run.weighted = weighted
-        run.training_weights(weighted)  # which can be refused
+        run.training_weights(weighted)  # may raise
         return _clusters(run, door, out, ids, sources, groups)
     if to in door.LINES:
         head, blocks, note = door.LINES[to](posterior_of(family)(given, burn_in, table))
@@ -89,7 +89,7 @@ def export(
         try:
             run = posterior_of(family)(given, burn_in, table)
             kept = door.parameters(run)
-            burn_ins = [max(c.burn_in for c in run.chains)] * len(given)  # with the cycles of a growing subsample
+            burn_ins = [max(c.burn_in for c in run.chains)] * len(given)  # including the cycles of a growing subsample
         except DataError as error:
             if table is not None:
                 raise
@@ -111,9 +111,9 @@ def _has(door: Any, form: str, run_dirs: Sequence[str | Path]) -> bool:
 
 
 def _check_target(out: Path, run_dirs: Sequence[str | Path], to: str, overwrite: bool) -> None:
-    """ConfigError, before any work is done, where the export cannot be written or would replace what it must not."""
+    """Raise ConfigError, before any work is done, if the export cannot be written or may not replace a file."""
     inputs, n_chains = [], 1
-    with suppress(MpibayesError):  # a run that cannot be read is reported when it is
+    with suppress(MpibayesError):  # an unreadable run is reported when it is read
         n_chains = sum(len(chain_directories(run_dir)) for run_dir in run_dirs)
         inputs = files_of(run_dirs)
     several = forms.a_file_each(out, n_chains) if to in forms.TEXTS and n_chains > 1 else [out]
@@ -122,7 +122,7 @@ def _check_target(out: Path, run_dirs: Sequence[str | Path], to: str, overwrite:
 
 
 def _left_out(run_dirs: Sequence[str | Path]) -> list[str]:
-    """A note where a line of labels, or of features, is not of all rows of the table."""
+    """Note that lines of labels, or of features, do not cover all rows of the table; [] if they do."""
     lists = [chain / TRAINING_ROWS for run_dir in run_dirs for chain in chain_directories(run_dir)]
     there = [path for path in lists if path.exists()]
     return [f"the training rows alone; {there[0]} lists them, from 0 (rows held out are in no draw)"] if there else []
@@ -152,7 +152,7 @@ def _clusters(
 
 
 def _texts(values: np.ndarray) -> list[str]:
-    """Whole numbers, shares to four figures, and true or false."""
+    """Format whole numbers, shares to four figures, and true or false."""
     if values.dtype == bool:
         return ["true" if x else "false" for x in values.tolist()]
     return [f"{x:.4g}" for x in values.tolist()] if values.dtype.kind == "f" else [str(x) for x in values.tolist()]

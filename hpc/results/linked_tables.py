@@ -1,5 +1,5 @@
-"""Linked pairs of columns as small tables: the most probable values of a column given the most frequent ones of the
-column that it leans on, averaged over draws."""
+"""Linked pairs of columns as small tables: the most probable values of a column given its parent's most frequent
+values, averaged over draws."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mpibayes.hpc.report.drawing import cut
 from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import counted, percent, visible
 
-PAIRS = 6  # that have a table
-LINES, VALUES = 6, 3  # of a table: values of the parent, and of the column in each line
-INTERVALS = 4  # of a column of numbers
-LEAST = 0.005  # a value with a smaller probability is not named
+PAIRS = 6  # pairs with a table
+LINES, VALUES = 6, 3  # values of the parent in a table, and of the column in each line
+INTERVALS = 4  # bins of a numeric column
+LEAST = 0.005  # values with a smaller probability are not named
 
 
 def linked_tables(asking: Asking, linked: Sequence[tuple[str, str]]) -> list[Any]:
-    """Tables of the first (child, parent), below a line that says what they are."""
+    """Tables of the first (child, parent) pairs, after a line that explains them."""
     pairs = list(linked)[:PAIRS]
     if not pairs:
         return []
-    asking.draws({name for pair in pairs for name in pair})  # of all of them at once
+    asking.draws({name for pair in pairs for name in pair})  # of all columns at once
     of = counted(asking.averages.n_draws, "draw")
     words = f"The most probable values of a column given its parent, all clusters together ({of}):"
     of_pairs = [(_heading(*pair), table(asking, *pair)) for pair in pairs]
@@ -40,7 +40,7 @@ def _heading(child: str, parent: str) -> Any:
 
 
 def table(asking: Asking, child: str, parent: str) -> Any:
-    """The distribution of a column given another: a line for each of the other's most frequent values, and for all."""
+    """Distribution of a column given its parent: a line per frequent value of the parent, and one for all rows."""
     of_parent, of_child = (asking.supports([name], INTERVALS)[name] for name in (parent, child))
     shares = _given(asking, parent, Known(1, {}))[0]
     lines = np.argsort(-shares, kind="stable")[:LINES]
@@ -59,7 +59,7 @@ def _given(asking: Asking, name: str, known: Known) -> np.ndarray:
 
 
 def _in_words(of: Support, p: np.ndarray) -> str:
-    """The most probable values, each with its probability."""
+    """List the most probable values, each with its probability."""
     most = [v for v in np.argsort(-p, kind="stable")[:VALUES] if p[v] >= LEAST]
     rest = [f"others ({percent(1.0 - p[most].sum())})"] * bool(p[most].sum() < 1.0 - LEAST)
     return ", ".join([*(f"{cut(of.words[v])} ({percent(p[v])})" for v in most), *rest])

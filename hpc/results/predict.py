@@ -1,4 +1,4 @@
-"""`mpibayes predict`: what a run says of new rows, averaged over its draws; they stream from file to file."""
+"""`mpibayes predict`: a run's predictions for new rows, averaged over its draws; they stream from file to file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpibayes.io.target import ANSWER, COMPLETED, check_target, same_file
 from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
-LISTED = 8  # columns that are named, at most
+LISTED = 8  # columns named, at most
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Predicted:
     path: Path | None
     n_rows: int
     n_draws: int
-    log_density: float  # mean over the rows that have one, else NaN
+    log_density: float  # mean over the rows that have one, NaN if none has
     notes: tuple[str, ...] = ()
-    filled: Mapping[str, int] = field(default_factory=dict)  # cells that were filled in, by column
+    filled: Mapping[str, int] = field(default_factory=dict)  # filled cells by column
 
 
 def predict(
@@ -44,16 +44,16 @@ def predict(
     """Score the rows of `source` (of any file or typed table) under the draws of all chains; write CSV or Parquet to
     `out`, a line a row in their order, or the file with its gaps filled to `complete`, or both.
 
-    draws: at most so many, evenly spaced. unseen: what a level that the table does not have is, "missing" or an
-    "error". Columns that the file lacks are missing cells, too.
-    Of a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0 = a new one),
-    p_cluster, p_new; with `groups` group, of so many, and p_group; with `probabilities` p_1 ... p_R; with `impute`
+    draws: at most this many, evenly spaced. unseen: treatment of levels that the table does not have, "missing" or
+    "error". Columns that the file lacks count as missing cells, too.
+    For a mixture: row (from 1), log_density, log_density_sd (over draws), cluster (number in the report, 0: a new one),
+    p_cluster, p_new; with `groups` group, of `groups`, and p_group; with `probabilities` p_1 ... p_R; with `impute`
     imputed_<name> and imputed_<name>_p (categorical: most probable level and its probability) or imputed_<name>_sd
-    (mean and standard deviation) of every modelled column, empty where the cell was observed. Of a regression: see
+    (mean and standard deviation) of every modelled column, empty if the cell was observed. For a regression: see
     `hpc/regression/predict.py`.
     complete: the source in its own format, gaps of modelled columns filled in (see `io.complete`), with its cluster
     and p_cluster beside each row; a regression fills in its response, with <name>_p or <name>_sd beside.
-    Of a sparse table see its `predict.py`; top, users: for recommendations.
+    For a sparse table see its `predict.py`; top, users: for recommendations.
     Raises ConfigError, DataError, CheckpointError.
     """
     from mpibayes.io.absent import Absence, rows_lacking
@@ -154,7 +154,7 @@ def _say(console: Any, text: str) -> None:
 def _check_targets(
     run_dirs: Sequence[str | Path], out: Path | None, complete: Path | None, source: Path | None, overwrite: bool
 ) -> None:
-    """Raises before any work is done where a file cannot be written, or must not be."""
+    """Raise, before any work is done, if a file cannot or must not be written."""
     if out is None and complete is None:
         raise ConfigError(
             "nothing to write: name a file for the predictions (-o), or for the filled-in rows (--complete)"
@@ -176,7 +176,7 @@ def _check_targets(
 
 @contextmanager
 def _writer(out: Path):
-    """A function that appends a batch (names and arrays) to `out`, which appears whole at the end or not at all."""
+    """Yield a function that appends a batch (names and arrays) to `out`, which appears whole at the end or never."""
     import gzip
 
     import pyarrow as pa

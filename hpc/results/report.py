@@ -30,15 +30,15 @@ def report(
     weighted: bool | None = None,
 ) -> Path:  # fmt: skip
     """Write the report to `out` (DIR/report of the first directory): report.html, report.txt, summary.json, PNG
-    pictures, and coefficients.csv of a regression; and print its verdict and what is largest, or, `full`, all of it.
+    pictures, and a regression's coefficients.csv; and print its verdict and largest results, or, with `full`, all of
+    it.
 
-    burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
-    weighted: whether clusters also have shares of the population, by default where the table has weights.
-    Directories of one model are chains of one posterior; of two models or more, or with `compare`, they are compared
-    (`compared`), by default in DIR/against-NAME of the first directory, with the report of each in a folder there.
-    Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable, or with files that
-    are no report), DataError (the table is missing or another one), CheckpointError (a damaged trace or labels segment,
-    a full disk).
+    burn_in: cycles left out of each chain, instead of the configured number. table: present path of the run's table.
+    weighted: True if clusters also have shares of the population, by default if the table has weights. Directories of
+    one model are chains of one posterior; those of two models or more, or with `compare`, are compared (`compared`), by
+    default in DIR/against-NAME of the first directory, with the report of each in a folder there. Returns the folder.
+    Raises ConfigError (no run there, nothing after burn-in, `out` not writable, or with files that are no report),
+    DataError (the table is missing or another one), CheckpointError (a damaged trace or labels segment, a full disk).
     """
     from mpibayes.terminal import Console, Text
 
@@ -68,14 +68,14 @@ def report(
 def report_of_one(
     homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
 ) -> Document:
-    """The report of a run, or of several that are chains of one posterior."""
+    """Make the report of a run, or of several that are chains of one posterior."""
     run = posterior_of(family_in(homes[0]))(homes, burn_in, table)
     with weighed([run], weighted):
         return asked_report(run)
 
 
 def check_folder(folder: Path) -> None:
-    """ConfigError where a report cannot lie in a folder, or would replace what is no report."""
+    """Raise ConfigError if a folder cannot hold a report, or has files that are no report and would be replaced."""
     with reading(folder, ConfigError):
         if os.path.lexists(folder) and not folder.is_dir():
             raise ConfigError(f"{folder}: is not a folder; choose another place with --out")
@@ -89,13 +89,13 @@ def check_folder(folder: Path) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-8 of a text; what no text can hold of a path in it is escaped."""
+    """Encode a text in UTF-8; undecodable bytes of a path in it are escaped."""
     return text.encode(errors="backslashreplace")
 
 
 def write(folder: Path, made: Document) -> None:
-    """Write the files of a report, all of them or none, and make the folder. Reports in folders of it come first.
-    Raises ConfigError, CheckpointError."""
+    """Write the files of a report, all or none, and make the folder. Reports in its subfolders come first. Raises
+    ConfigError, CheckpointError."""
     for name in made.beside:
         check_folder(folder / name)
     for name, report in made.beside.items():
@@ -110,7 +110,7 @@ def write(folder: Path, made: Document) -> None:
             for name, content in files.items():
                 file = stack.enter_context(replacing(folder / name))
                 file.write(content)
-                file.flush()  # a disk that is full says so before the first of them has its name
+                file.flush()  # a full disk raises before the first file gets its name
     except MpibayesError:
         if new:
             with suppress(OSError):

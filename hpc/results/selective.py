@@ -1,9 +1,9 @@
-"""Pairs of columns by which completed shares are biased: one says which cells of the other are missing, and the run
+"""Pairs of columns that bias completed shares: one column predicts which cells of the other are missing, and the run
 weakens the pair.
 
-Where cells are missing at random given other columns, filled-in cells have the right distribution as far as the model
-carries how the column depends on those. Where a pair is weaker in the run than in the table, filled-in cells resemble
-the observed ones too much, and estimates of the column from completed copies lean to those of its observed cells.
+If cells are missing at random given other columns, filled-in cells have the right distribution as far as the model
+captures how the column depends on those. If a pair is weaker in the run than in the table, filled-in cells resemble the
+observed ones too much, and estimates of the column from completed copies are biased towards its observed cells.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mpibayes.hpc.synthetic.bins import Bins
 from mpibayes.hpc.synthetic.pairs import DEVIATIONS, ROWS, PairCheck, informations
 from mpibayes.hpc.synthetic.training import cells_of
 
-LEAST = 0.003  # nats, of a column's values about whether the other's cell is missing: shares of 26 and 34 % in halves
+LEAST = 0.003  # nats between a column and whether the other's cell is missing: shares of 26 and 34 % in halves
 
 
 def selective(asking: Asking, found: PairCheck, completed: Collection[str]) -> list[tuple[str, str]]:
-    """(completed column, the one that says which of its cells are missing) of the pairs that the run weakens for
-    certain; first those that are weakened and informative most."""
+    """(completed column, column that predicts which of its cells are missing) for the pairs that the run clearly
+    weakens; the most weakened and informative first."""
     places = [
         (i, pair) for i in found.clear() for pair in (found.pairs[i], found.pairs[i][::-1]) if pair[0] in completed
     ]

@@ -1,4 +1,4 @@
-"""The section of a report about rows that came to the run's table, with the run as it was before them."""
+"""The section of a report about rows added to the run's table: a comparison with the run before them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mpibayes.hpc.run.identity import GROWN, read_provenance
 
 
 def add_since(made: Document, run: Any) -> None:
-    """Add to the report of an opened run what is new since the last rows, if it took some in. Without the run before,
-    which may have been removed, or where that has no draws, the report stays as it is."""
+    """Add to the report of an opened run what is new since the last growth, if any. If the earlier run has been
+    removed, or has no draws, the report stays as it is."""
     homes = {chain.home for chain in run.chains}
     home = homes.pop()
     times = len(read_provenance(home).get(GROWN, ()))
@@ -22,12 +22,12 @@ def add_since(made: Document, run: Any) -> None:
         return
     try:
         place = place_of(home, times)
-        if home.parent.name == FOLDER and not place.exists():  # the run as it was once, beside those of before
+        if home.parent.name == FOLDER and not place.exists():  # an earlier state of the run, beside still earlier ones
             place = home.with_name(str(times))
         before = posterior_of(run.chains[0].config.kind)([place], None, run.table.path)
         before.read_traces()
         before.require_draws()
-        if before.table.n_rows >= run.table.n_rows:  # was grown itself, or the run that is asked was opened before
+        if before.table.n_rows >= run.table.n_rows:  # `before` has grown itself, or `run` was opened before a growth
             return
         result = since(run, before, made)
     except MpibayesError:

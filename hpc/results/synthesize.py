@@ -1,5 +1,5 @@
-"""`mpibayes synthesize`: synthetic tables, each of a kept draw of its own. Tables are dealt to ranks, and their rows
-stream to files."""
+"""`mpibayes synthesize`: synthetic tables, each from a kept draw of its own. Tables are distributed over ranks, and
+their rows stream to files."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LIKE_TABLE = "; numbers and dates are written as the table has them"
 
 @dataclass(frozen=True)
 class Asked:
-    """tables of n rows; seed: of their streams; gaps: with missing cells as often as the data; rare: levels and atoms
-    of fewer training rows are merged, 0: none."""
+    """A request for `tables` tables of n rows; seed: of their streams; gaps: cells are missing as often as in the data;
+    rare: levels and atoms with fewer training rows are merged, 0: none."""
 
     tables: int
     n: int
@@ -51,8 +51,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The files written; n_rows of each; notes: what the user should know; dialect: of files of CSV; judged: their
-    utility and risk."""
+    """The files written; n_rows of each; notes: remarks for the user; dialect: of CSV files; judged: their utility and
+    risk."""
 
     paths: Sequence[Path]
     n_rows: int
@@ -71,13 +71,13 @@ def synthesize(
     """Write `copies` synthetic tables, synthetic-1.csv and so on, to the folder `out`, alone or on all ranks that a
     launcher started.
 
-    rows: of each table, by default as many as the run was trained on. missing: "as-in-data" (see `synthetic/gaps.py`)
-    or "none". rare: levels and atoms of fewer training rows are merged. form: "csv" or "parquet", by default that of
-    the table's source, `otherwise` where it is neither. sources: as of `complete`. Each table is of its own kept draw,
+    rows: of each table, by default the number of training rows. missing: "as-in-data" (see `synthetic/gaps.py`) or
+    "none". rare: levels and atoms with fewer training rows are merged. form: "csv" or "parquet", by default that of the
+    table's source, or `otherwise` if it is neither. sources: as in `complete`. Each table uses its own kept draw,
     evenly spaced over those of all chains after burn-in. judge: measure utility and risk, too, for judge.json and
-    judge.csv; target, key: see `synthetic.judge.Roles`. weighted: rows of the population that survey weights stand
-    for, by default where the table has some. Raises ConfigError, DataError, CheckpointError, on root alone;
-    other ranks then return None.
+    judge.csv; target, key: see `synthetic.judge.Roles`. weighted: draw rows of the population that survey weights
+    represent, by default if the table has weights. Raises ConfigError, DataError, CheckpointError, on root alone; other
+    ranks then return None.
     """
     out = Path(out)
     _require(rows, copies, missing, rare)
@@ -136,8 +136,8 @@ def _require(rows: int | None, copies: int, missing: str, rare: int) -> None:
 def _written(
     comm, asking: Asking, asked: Asked, training: Training, merged: Merging, source: Path, paths, critic: Judge | None
 ) -> list[tuple[Counter, dict]]:
-    """Write the tables; returns for each the cells below 0 in columns that never are, by column, and its measures if
-    it is judged."""
+    """Write the tables; return for each the negative cells in columns that are never negative, by column, and its
+    measures if it is judged."""
     mine, judged = slice(comm.rank, asked.tables, comm.size), evenly(range(asked.tables), TABLES)
 
     def local() -> list[tuple[Counter, dict]]:
@@ -170,7 +170,7 @@ def _table(asking: Asking, rows: Iterator[Cells], source, path, merged, critic: 
 
 
 def _targets(run_dirs, source: Path, out: Path, names: Sequence[str], overwrite: bool) -> list[Path]:
-    """The files to write, in a folder that is there. Raises before any work is done where one must not be written."""
+    """Return the files to write, and make their folder. Raises before any work is done if one may not be written."""
     if out.name.endswith(FORMS):
         raise ConfigError(f"{out}: each table is a file; name a folder for them")
     paths = [out / name for name in names]

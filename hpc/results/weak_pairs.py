@@ -1,5 +1,5 @@
-"""Pairs of columns that a run weakens (`hpc/synthetic/pairs.py`), as its report has them, with the lines of a
-configuration that would link them, or put numbers in a block."""
+"""Pairs of columns that a run weakens (`hpc/synthetic/pairs.py`), for its report, with the lines of a configuration
+that would link them, or put numbers in a block."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mpibayes.hpc.synthetic import pairs
 from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, enumerated, toml_string
 
-NAMED = 8  # pairs that a line of links names, at most
-MANY, TOGETHER = 8, 0.8  # clusters, and correlation of two numbers, from which lines or a block of them are advised
-WIDEST = 16  # columns of a block that is advised: its cost grows with their square (docs/blocks.md)
-ROWS = 10_000  # that correlations are of, about
+NAMED = 8  # most pairs in a line of links
+MANY, TOGETHER = 8, 0.8  # least clusters, and least correlation of two numbers, for advising lines or a block
+WIDEST = 16  # most columns of an advised block: its cost grows with their square (docs/blocks.md)
+ROWS = 10_000  # approximate number of rows for correlations
 SHOWN, LISTED = 20, 200  # pairs in the text, and on the page and in summary.json
 FIELDS = (
     Field("column", "text", brief=cut), Field("other", "text", brief=cut),
@@ -34,7 +34,7 @@ MAY_LINK = Field("can be linked", "text", "by model.links, either way")
 
 
 def look(asking: Asking) -> WeakPairs | None:
-    """Look briefly for pairs that a run weakens; None of a model or a table without pairs. Raises ConfigError."""
+    """Look briefly for pairs that a run weakens; None for a model or a table without pairs. Raises ConfigError."""
     columns = asking.columns
     if "pairs" in asking.asked.cannot or len(pairs.complete(columns)) < 2:
         return None
@@ -42,8 +42,8 @@ def look(asking: Asking) -> WeakPairs | None:
 
 
 def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
-    """Notes for tables in which some columns are completed: the pairs with one of them that the run weakens and links
-    would carry, and those by which its shares are biased. Collective. Raises ConfigError."""
+    """Notes for tables in which some columns are completed: pairs that contain one of these, are weakened, and could be
+    linked, and pairs that bias their shares. Collective. Raises ConfigError."""
     weak = look(asking)
     if weak is None:
         return []
@@ -67,7 +67,7 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class WeakPairs:
-    """Pairs that a run weakens, in words and tables. n_clusters: of the view that has most."""
+    """Pairs that a run weakens, in words and tables. n_clusters: in the view with most clusters."""
 
     asking: Asking
     found: PairCheck
@@ -75,15 +75,15 @@ class WeakPairs:
 
     @property
     def strong(self) -> list[tuple[str, str]]:
-        """Strong pairs that links would carry, of a run without links or with lines alone."""
+        """Strongly weakened pairs that links could carry, for a run without links or with lines alone."""
         if not self.asking.asked.link_keys:
             return []
         return [pair for pair in (self.found.pairs[i] for i in self.found.clear(STRONG)) if self._linkable(pair)]
 
     @cached_property
     def blocks(self) -> list[list[str]]:
-        """Groups of numbers that vary together where a view has many clusters: each would be a block. Numbers that may
-        be in lines only if the run weakens a pair of them: the others are carried by lines already."""
+        """Groups of numbers that vary together while a view has many clusters: each would be a block. Groups that may
+        all be in lines are listed only if the run weakens a pair of them: lines carry the others already."""
         columns = self.asking.named(list(self.asking.asked.joinable))
         if len(columns) < 2 or self.n_clusters < MANY:
             return []
@@ -105,13 +105,13 @@ class WeakPairs:
         return self.asking.asked.may_lean(one, other) or self.asking.asked.may_lean(other, one)
 
     def nameable(self, pair: tuple[str, str]) -> bool:
-        """True if a link between two columns may be named: one has levels, on which the other one leans."""
+        """True if a link between two columns may be named: the parent needs levels."""
         asked = self.asking.asked
         has_links = asked.linked or asked.link_keys or asked.line_keys
         return bool(has_links) and any(column.levels for column in self.asking.named(list(pair)))
 
     def advice(self) -> list[str]:
-        """Say in the verdict what to do."""
+        """Sentences for the verdict that say what to do."""
         sentences = []
         if self.strong:
             sentences.append(
@@ -130,7 +130,7 @@ class WeakPairs:
 
     @property
     def keys(self) -> str:
-        """Keys that let columns be linked, as a configuration has them."""
+        """Configuration keys that let columns be linked."""
         return _as_lines(self.asking.asked.link_keys)
 
     def words(self) -> str:
@@ -152,12 +152,12 @@ class WeakPairs:
         )
 
     def parts(self) -> list[Any]:
-        """The section of the report. A page has no titles of facts."""
+        """Parts of the report's section. A page does not show the titles of facts."""
         remedy = [[on_page(f"{x.title}:"), x] if isinstance(x, Facts) else x for x in self._remedy()]
         return [self.words(), *remedy, *([self._table()] if len(self.found.clear()) else [])]
 
     def _remedy(self) -> list[Any]:
-        """How to link the pairs, or why links have left them."""
+        """Explain how to link the pairs, or why they remain in spite of links."""
         strong, asked, blocks = self.strong, self.asking.asked, self.blocks
         remedy: list[Any] = []
         if strong:
@@ -187,7 +187,7 @@ class WeakPairs:
         return Table("pair", [*FIELDS, MAY_LINK] if linkable else FIELDS, rows, most=SHOWN, more="more in summary.json")
 
     def document(self) -> dict[str, Any]:
-        """For summary.json."""
+        """Entry of summary.json."""
         f = self.found
         weaker = [
             {"columns": list(f.pairs[i]), "table": float(f.table[i]), "run": float(f.run[i])}
@@ -201,19 +201,19 @@ def _as_lines(keys: Mapping[str, str]) -> str:
 
 
 def enumerated_pairs(named: Sequence[tuple[str, str]], most: int = 2) -> str:
-    """A with B, C with D and 3 more."""
+    """Name the first pairs: "A with B, C with D and 3 more"."""
     words = ", ".join(f"{cut(a)} with {cut(b)}" for a, b in named[:most])
     return words + (f" and {len(named) - most:,} more" if len(named) > most else "")
 
 
 def forest(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-    """(child, parent) of pairs that can be links together, the first ones first: each column leans on one other, and
-    none on itself in a circle."""
+    """(child, parent) of pairs that can be links together, earlier pairs first: each column has at most one parent,
+    without cycles."""
     return list(_leaning(strong, may_lean))[:NAMED]
 
 
 def groups(pairs: Sequence[tuple[str, str]], most: int) -> list[list[str]]:
-    """Columns that pairs hold together, in groups of at most `most`, in the order of the pairs."""
+    """Connected columns, in groups of at most `most`, in the order of the pairs."""
     of: dict[str, list[str]] = {}
     for one, other in pairs:
         a, b = of.get(one, [one]), of.get(other, [other])
@@ -224,7 +224,7 @@ def groups(pairs: Sequence[tuple[str, str]], most: int) -> list[list[str]]:
 
 
 def _leaning(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
-    tree: dict[str, set[str]] = {}  # of each column those that it is joined to
+    tree: dict[str, set[str]] = {}  # each column's connected component
     children: set[str] = set()
     for pair in strong:
         one, other = (tree.get(name, {name}) for name in pair)

@@ -1,4 +1,4 @@
-"""mpirun in the place of this process: the one way in which the program starts ranks of a run."""
+"""Replacement of this process by mpirun: the only way in which the program starts ranks of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_MPIRUN = "there is no mpirun here: pip install 'mpibayes[mpich]', load an MPI
 def words_of(
     config: Path, out: Path | str | None, overrides: Sequence[str], max_time_s: float | None, fresh: bool
 ) -> list[str]:
-    """The words after `mpibayes` that run this; each a word of its own, since ":" ends a program for mpirun."""
+    """Arguments of `mpibayes` for this run; each option is one word, since a lone ":" ends a program for mpirun."""
     words = [f"--out={out}"] if out is not None else []
     words += [f"--set={change}" for change in overrides]
     words += [] if max_time_s is None else [f"--max-time={max(max_time_s, 1e-9):.9f}"]
@@ -27,11 +27,11 @@ def words_of(
 
 
 def become_mpirun(ranks: int, words: Sequence[str], asked: str) -> None:
-    """Let mpirun take this process's place, its number and its terminal, and start so many ranks of `mpibayes WORDS`.
+    """Let mpirun take this process's place, its number and its terminal, and start `ranks` ranks of `mpibayes WORDS`.
 
-    Its exit code is root's, and signals to it reach the ranks, as if it had been called. Standard input is empty:
-    mpirun would read what is meant for others. Returns where one rank is asked for, which this process is. Raises
-    ConfigError where no mpirun starts, or a launcher is at work already. asked: who wants so many, for that message.
+    Its exit code is root's, and signals to it reach the ranks, as if the user had called it. Standard input is empty:
+    mpirun would consume input meant for others. Returns if `ranks` is 1, which this process is. Raises ConfigError if
+    no mpirun starts, or if a launcher started this process. asked: the setting or option, for that message.
     """
     if launched():
         raise ConfigError(f"{asked}: {launcher_name()} has started this process; ask it for the ranks")
@@ -44,7 +44,7 @@ def become_mpirun(ranks: int, words: Sequence[str], asked: str) -> None:
     share_out(ranks)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    # -P: the folder where the user is has no say in which modules are loaded
+    # -P: modules are never loaded from the current folder
     try:
         os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
     except OSError as error:

@@ -1,7 +1,7 @@
 """A chain on the ranks of a communicator, from its start or a checkpoint to its end or until it is time to stop.
 
-The loop is: a cycle or some, what is kept of them, and at times a checkpoint. Everything that depends on time, files
-or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the chain's.
+The loop: one or more cycles, storing their results, and at times a checkpoint. Everything that depends on time, files
+or signals is decided on root and agreed on by all ranks between two cycles. The chain decides what is sampled, and how.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 
 class ChainRun:
     """One chain and its directory, on all ranks of a communicator. Writers and progress exist on its root alone.
 
-    guard: asked before anything in the directory is changed. grown: how often rows came to the run.
+    guard: called before anything in the directory is changed. grown: number of growths of the run.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class ChainRun:
         self._began = self._last_checkpoint = self._last_status = clock.elapsed()
         self._saved_cycle = 0
         self.is_open = False
-        self._state = ""  # the last that was written
-        self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
+        self._state = ""  # the last one written
+        self._failure: MpibayesError | None = None  # on root: first failure since the ranks last agreed
 
     def run(self) -> bool:
-        """Start or continue; whether the chain reached its full length."""
+        """Start or continue the chain; True if it reached its full length."""
         if not self.open():
             return False
         if self.chain.cycles >= self.config.run.cycles:
@@ -71,12 +71,12 @@ class ChainRun:
         return finished
 
     def advance(self, cycles: int) -> bool:
-        """Go on to a checkpoint after so many cycles; False: it was time to stop before."""
+        """Advance to a checkpoint at cycle `cycles`; False if it was time to stop before that."""
         with self._failing():
             return self._cycles(cycles)
 
     def wake(self) -> None:
-        """Say that it is this chain's turn."""
+        """Record in the status that it is this chain's turn."""
         if self.comm.rank == 0:
             self._write_status("running")
 
@@ -86,14 +86,14 @@ class ChainRun:
             self._write_status(state, message=why)
 
     def leave(self) -> None:
-        """Stop between two rounds: a start that no checkpoint holds yet is kept in one."""
+        """Stop between two rounds, after saving a start that no checkpoint holds yet."""
         with self._failing():
             if self.chain.cycles == 0:
                 self._checkpoint()
         self.close(False)
 
     def close(self, finished: bool, words: str = "", of_run: str = "") -> None:
-        """The last status, and what can be said of the chain: `words` if given; then, of_run, of all."""
+        """Write the chain's last status and message: `words` if given; then `of_run`, the message about all chains."""
         with self._failing():
             on_root(self.comm, lambda: self._close(finished, words, of_run), what="write trace.h5 and the last status")
 
@@ -134,10 +134,10 @@ class ChainRun:
                 self._checkpoint()
         return chain.cycles >= cycles
 
-    # --- what is kept of some cycles ----------------------------------------------------------------------------------
+    # --- results of cycles --------------------------------------------------------------------------------------------
 
     def _keep(self, info: Info, seconds: float) -> None:
-        """Lines of the trace, a draw, progress; on root. A failure waits until the ranks next agree."""
+        """Store trace lines and a draw, and show progress; on root. A failure is held until the ranks next agree."""
         self.clock.cycle_took(seconds)
         if self.comm.rank != 0 or self._failure is not None:
             return
@@ -161,21 +161,21 @@ class ChainRun:
             self._failure = error
 
     def _word(self) -> tuple[bool, bool, bool]:
-        """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
-        if self.comm.rank != 0:  # of the time root alone decides
+        """This rank's vote (stop, write a checkpoint, report a failure), sent with the next cycle's synchronization."""
+        if self.comm.rank != 0:  # root alone watches the time
             return self.clock.signalled is not None, False, False
         stop = self.clock.stop_reason() is not None
         return stop, self._due(), self._failure is not None
 
     def _due(self) -> bool:
-        """True if a checkpoint is due: soon after the start, so that a report can have an early look, then
-        whenever the time since the start has doubled, until run.checkpoint_minutes have passed."""
+        """True if a checkpoint is due: soon after the start, so that a report can have an early look, then whenever the
+        time since the start has doubled, until run.checkpoint_minutes have passed."""
         since = self.clock.elapsed() - self._last_checkpoint
         early = self.chain.cycles >= FEWEST_CYCLES and since > max(EARLY_S, self._last_checkpoint - self._began)
         return early or since > 60.0 * self.config.run.checkpoint_minutes
 
     def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
-        """Decide for all ranks, by the sum of their words: (stop, checkpoint)."""
+        """Decide for all ranks, by the sum of their votes: (stop, checkpoint)."""
         stop, save, failed = word
         if failed:
             error = self.comm.share(self._failure)
@@ -184,9 +184,9 @@ class ChainRun:
         return stop > 0, save > 0
 
     def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
-        """status.json is a convenience: when it cannot be written, the next checkpoint will say so.
+        """Write status.json, a convenience: if that fails, the next checkpoint reports the failure.
 
-        It is not written in a directory that someone else has taken.
+        It is not written in a directory that another run has taken.
         """
         self._last_status, self._state = self.clock.elapsed(), state
         about = {
@@ -204,7 +204,7 @@ class ChainRun:
     def _close(self, finished: bool, words: str, of_run: str) -> None:
         self.guard()
         if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
-            self.guard()  # nothing is left to merge in a directory that was moved away
+            self.guard()  # a directory that was moved away has nothing to merge
             self.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
@@ -231,7 +231,7 @@ class ChainRun:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        """Trace and draws first, then the generation that they belong to. All ranks know whether it worked."""
+        """Write trace and draws first, then the generation that they belong to. All ranks learn whether it worked."""
         started = time.monotonic()
 
         def flush():
@@ -257,7 +257,7 @@ class ChainRun:
             self._write_status("running")
 
     def _start(self) -> None:
-        """Start afresh; or where rows came from where the chain was."""
+        """Start afresh, or after a growth from the chain's last state."""
         before = on_root(self.comm, lambda: source_of(self.home, self.folder, self.grown))
         if before is None:
             self.chain.start()
@@ -265,8 +265,8 @@ class ChainRun:
             self.chain.start_from(before)
 
     def open(self) -> bool:
-        """Start, or go on from the newest checkpoint; make ready to keep what the chain draws. False: it was time to
-        stop before it had started."""
+        """Start, or resume from the newest checkpoint, and open the writers. False if it was time to stop before it had
+        started."""
         comm, config, chain = self.comm, self.config, self.chain
         result = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
         if result is not None:
@@ -281,7 +281,7 @@ class ChainRun:
                     say(f"{self.folder}: stopped early ({why}) before its first cycle; {then}")
                 return False
         cycle = self._saved_cycle = chain.cycles
-        self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
+        self._began = self._last_checkpoint = self.clock.elapsed()  # the search for a start takes time
 
         def open_writers():
             self.guard()

@@ -16,9 +16,9 @@ from mpibayes.text import counted
 
 
 def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any], guard: Guard = unguarded) -> None:
-    """Write a generation of the chain's present state. A failure of one rank is raised on all of them.
+    """Write a generation of the chain's present state. A failure of one rank is raised on all ranks.
 
-    On root, kept: what the trace and the kept draws hold; guard: asked before anything is changed; see
+    kept: contents of the trace and the kept draws, on root; guard: called before anything is changed; see
     `checkpoint.commit`.
     """
     cycle = chain.cycles
@@ -31,7 +31,7 @@ def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any],
     except MpibayesError:
         if comm.rank == 0:
             checkpoint.discard(draft)
-        on_root(comm, guard, share=False)  # someone who has taken the directory may have removed the draft
+        on_root(comm, guard, share=False)  # another run that has taken the directory may have removed the draft
         raise
     parts = comm.collect(part)
     shared = {"cycles": cycle} | shared
@@ -44,7 +44,7 @@ def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any],
 
 
 def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generation | None:
-    """The newest generation that every rank finds whole, or None when there never was one."""
+    """Return the newest generation that every rank finds whole, or None if there never was one."""
     result = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
     while result is not None:
         if result.n_shards != chain.n_shards:
@@ -66,7 +66,7 @@ def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generati
 
 
 def restore(comm: Communicator, generation: checkpoint.Generation, chain: Chain) -> None:
-    """Bring the chain to the state of a generation."""
+    """Restore the chain to the state of a generation."""
     shared, mine = agree(
         comm,
         lambda: (generation.shared(), {index: generation.shard(index) for index in chain.shards}),

@@ -1,4 +1,4 @@
-"""When to stop: on signals, or when the time limit or the batch job's end is too near for more cycles."""
+"""The decision to stop: on signals, or when the time limit or the end of the batch job is too near for more cycles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datetime import datetime
 from mpibayes.hpc.run import signals
 from mpibayes.text import whole_number
 
-BATCH_MARGIN_S = 15.0  # a batch system looks at its clock now and then, and what is over is killed
+BATCH_MARGIN_S = 15.0  # a batch system checks its clock only now and then, then kills jobs past their end
 
 
 class Clock:
@@ -33,15 +33,15 @@ class Clock:
         self._last_checkpoint = 0.0
 
     def watch_signals(self) -> None:
-        """Heed signals from now on, and one that came while the program started."""
+        """Obey signals from now on, and one that arrived while the program started."""
         for number in signals.SIGNALS:
             signal.signal(number, self._on_signal)
         self.signalled = self.signalled or signals.noted()
 
     @staticmethod
     def leave() -> None:
-        """Root's exit code is the job's. On seeing it srun sends SIGTERM to ranks that are slower to leave, and would
-        report their death by it (143) in its place."""
+        """Ignore SIGTERM while leaving: root's exit code is the job's. On seeing it srun sends SIGTERM to ranks that
+        are slower to leave, and would report their death by it (143) instead."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def watch_job(self) -> None:
@@ -65,11 +65,12 @@ class Clock:
         self._last_checkpoint = seconds
 
     def stop_reason(self) -> str | None:
-        """Why this process wants to stop now: a signal, other ranks, or too little time left; None to go on."""
+        """Reason why this process should stop now: a signal, other ranks, or too little time left; None to continue."""
         return self.signalled or self.heard() or self.out_of_time()
 
     def out_of_time(self) -> str | None:
-        """Two more cycles (the one that spreads the word is the last) and a checkpoint have to fit, twice over."""
+        """Return the limit that is near: two more cycles (the last spreads the vote) and a checkpoint must fit
+        twice."""
         margin = 2.0 * (2.0 * self.slowest_cycle + self._last_checkpoint)
         if self.max_time_s is not None and self.max_time_s - self.elapsed() < margin:
             return "time limit"
@@ -79,17 +80,17 @@ class Clock:
 
 
 def job_time_left() -> float | None:
-    """Seconds until SLURM ends this process's job; None outside of a job, or where it has no end or none is given."""
+    """Seconds until SLURM ends this process's job; None outside of a job, or if no end is known."""
     number = os.environ.get("SLURM_JOB_ID", "")
     if not number:
         return None
     end = whole_number(os.environ.get("SLURM_JOB_END_TIME", ""))
     left = _ask_slurm(number) if end is None else end - time.time()
-    return left if left > 0 else None  # a shell may remember a job that is over
+    return left if left > 0 else None  # a shell may keep the variables of a job that is over
 
 
 def _ask_slurm(job: str) -> float:
-    """Seconds until a job's end; 0 where that is not known."""
+    """Seconds until a job's end; 0 if unknown."""
     command = ["scontrol", "-o", "show", "job", job]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout

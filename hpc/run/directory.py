@@ -1,4 +1,4 @@
-"""A run's directory: made once, recognised when the run goes on, refused when the run would be another one."""
+"""A run's directory: made once, recognised when the run continues, refused if the configuration is of another run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
-OF_A_GROWTH = ("shards", "burn_in")  # keys of [run] that are decided anew where rows come
+OF_A_GROWTH = ("shards", "burn_in")  # keys of [run] that a growth decides anew
 START = "start.json"
 NOTE = "checkpointed.json"
 NO_GROWTH = Growth()
@@ -60,12 +60,12 @@ UNFINISHED_START = {"config.toml", json_schema.NAME, PROVENANCE, RESOLVED}
 
 
 def chain_places(folder: Path, n_chains: int) -> list[Path]:
-    """The directory of each chain: the run's own where there is one chain."""
+    """Directory of each chain: the run's own if there is one chain."""
     return [folder] if n_chains == 1 else [folder / f"chain-{i + 1}" for i in range(n_chains)]
 
 
 def lacks_checkpoint(places: Sequence[Path]) -> bool:
-    """True if some chain has to start afresh."""
+    """True if at least one chain has to start afresh."""
     return not all(map(_has_checkpoint, places))
 
 
@@ -75,10 +75,10 @@ def _has_checkpoint(place: Path) -> bool:
 
 
 def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = unguarded) -> None:
-    """Note that this chain, from 0, has a checkpoint, once there is one. Raises CheckpointError.
+    """Record that this chain, numbered from 0, has a checkpoint, once there is one. Raises CheckpointError.
 
     Not before: a chain that is killed on its way to the first may have cycles in its trace, and starts anew. The note
-    is in provenance.json; of several chains, which may be on several hosts, each has a file of its own.
+    is in provenance.json; with several chains, perhaps on several hosts, each has a file of its own.
     """
     if _is_noted(place, number, n_chains):
         return
@@ -97,7 +97,7 @@ def _is_noted(place: Path, number: int, n_chains: int) -> bool:
 
 
 def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
-    """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
+    """Raise CheckpointError if the chain once had a checkpoint: starting anew would drop its trace."""
     noted = _is_noted(place, number, n_chains)
     last = None
     with contextlib.suppress(MpibayesError):
@@ -111,16 +111,16 @@ def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -
 
 
 def as_continued(folder: Path, config: Config, fresh: bool, growth: Growth) -> Config:
-    """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
+    """Return the configuration with "auto" as an earlier start in this directory decided it, if any; root alone."""
     if fresh or not holds_run(folder):
         return config
     config = continued(config, _before(folder, growth))
-    # a run of before there was this key
+    # a run that is older than this key
     return config if config.run.until != "auto" else config.changed("run", until="cycles")
 
 
 def _before(folder: Path, growth: Growth) -> dict[str, Any]:
-    """The settings of the run in a directory; where rows are taken in without those that depend on their number."""
+    """Return the settings of the run in a directory; if rows are added, without those that depend on their number."""
     old = records.read_resolved(folder)
     if not growth.due:
         return old
@@ -137,11 +137,11 @@ def open_run(
     lock: Lock,
     growth: Growth = NO_GROWTH,
 ) -> Config:
-    """Make the directory, or check that this configuration continues what is there, and hold it; root alone.
+    """Make the directory, or check that this configuration continues its run, and hold it; root alone.
 
-    content: "fingerprint" of the table and of the held-out file ("heldout", None without one). decided: what "auto"
-    comes to at a first start, by section and key. growth: as it was planned.
-    Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
+    content: "fingerprint" of the table and of the held-out file ("heldout", None without one). decided: values of
+    "auto" at a first start, by section and key. growth: as `planned` returns it. Returns the configuration with "auto"
+    as decided at the first start. Raises ConfigError that lists the differences.
     """
     started, made = holds_run(folder), False
     content = content | {AUTO: [key for key in OF_A_GROWTH if getattr(config.run, key) == "auto"]}
@@ -155,7 +155,7 @@ def open_run(
         started = holds_run(folder)
         if fresh and started:
             lock.check()
-            lock.follow(set_aside(place))  # held until it is out of the way of other starters
+            lock.follow(set_aside(place))  # held until other starters can no longer find it
             lock.release()
             make_directory(place)
             lock.take(folder)
@@ -186,10 +186,10 @@ def open_run(
     changes = difference(old, as_dict(config), same_table or growth.due)
     same_heldout = before.get("heldout") == content["heldout"]
     if growth.due and None not in (before.get("heldout"), content["heldout"]):
-        # with levels that came with rows the file is coded otherwise: then its bytes count, or of an older run its name
+        # new levels change the file's coding: then its bytes count, or for an older run its name
         named = not any(c.startswith("data.heldout:") for c in changes)
         same_heldout |= before[HELDOUT_FILE] == content[HELDOUT_FILE] if HELDOUT_FILE in before else named
-    if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
+    if same_heldout and content["heldout"] is not None:  # a moved file is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table and not growth.due:
         changes.append(f"data.table: {_change_of(config, table, before['fingerprint'], folder)}")
@@ -212,8 +212,8 @@ def open_run(
 
 
 def require_same_run(folder: Path, config: Config) -> None:
-    """ConfigError where a configuration is another than that of the run in a directory, but for what may change as rows
-    are taken in."""
+    """Raise ConfigError if a configuration differs from that of the run in a directory in a setting that may not change
+    with a growth."""
     old = _before(folder, Growth(due=True))
     old["run"] |= {key: getattr(config.run, key) for key in OF_A_GROWTH}
     if changes := difference(old, as_dict(config), True):
@@ -232,7 +232,7 @@ def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) 
 
 
 def _unmake(folder: Path, lock: Lock) -> None:
-    """Remove a directory that this start has made, and what it has written there, unless another start is in it."""
+    """Remove a directory that this start has made, and its files there, unless another start is in it."""
     with contextlib.suppress(OSError, CheckpointError):
         lock.check()
         for name in ("config.toml", json_schema.NAME, PROVENANCE):
@@ -243,7 +243,7 @@ def _unmake(folder: Path, lock: Lock) -> None:
 
 
 def holds_run(folder: Path) -> bool:
-    """True if a run was started in this directory. ConfigError if it is a file, or cannot be read."""
+    """True if a run was started in this directory. Raises ConfigError if it is a file, or cannot be read."""
     with reading(folder, ConfigError):
         if is_there(folder) and not folder.is_dir():
             raise ConfigError(f"{folder}: is a file; name a run directory with -o")
@@ -251,7 +251,7 @@ def holds_run(folder: Path) -> bool:
 
 
 def require_no_strangers(folder: Path) -> None:
-    """ConfigError where a folder without a run has files in it; those of a start that was cut off are ours."""
+    """Raise ConfigError if a folder without a run has files in it, other than those of an interrupted start."""
     with reading(folder, ConfigError):
         names = {p.name for p in folder.iterdir()} if folder.exists() else set()
     names = {re.sub(r"\.[0-9a-f]{16}\.tmp$", "", name) for name in names}
@@ -279,19 +279,19 @@ def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
 
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
-    """Mark of the files that belong to one chain. number: of the chain, from 0."""
+    """Name that marks the files of one chain. number: of the chain, from 0."""
     record = records.read_provenance(_home(place, n_chains))
     times = len(record.get(GROWN, ()))
     return f"{record['run']}-{number + 1}" + (f".{times}" if times else "")
 
 
 def _home(place: Path, n_chains: int) -> Path:
-    """The run directory of a chain's."""
+    """Run directory of a chain's directory."""
     return place if n_chains == 1 else place.parent
 
 
 def require_what_it_kept(place: Path, generation: Generation, name: str) -> None:
-    """CheckpointError where the trace or the labels end before this generation, or it is another run's."""
+    """Raise CheckpointError if the trace or the labels end before this generation, or belong to another run."""
     for folder in (TRACE, LABELS):
         kept = generation.kept(folder)
         if kept is None:
@@ -305,26 +305,26 @@ def require_what_it_kept(place: Path, generation: Generation, name: str) -> None
 
 
 def write_training_rows(folder: Path, training_rows: np.ndarray | None, guard: Guard) -> None:
-    """The row numbers of the training rows, where some rows of the table are held out; root alone."""
+    """Write the row numbers of the training rows, if the table has held-out rows; root alone."""
     if training_rows is not None:
         with storing(folder / TRAINING_ROWS), replacing(folder / TRAINING_ROWS, guard=guard) as file:
             np.save(file, training_rows)
 
 
 def write_start(folder: Path, record: Mapping[str, Any], guard: Guard) -> None:
-    """Write what a chain's start says of itself (`family.Chain.start_record`); root alone."""
+    """Write a chain's record of its start (`family.Chain.start_record`); root alone."""
     if record:
         with storing(folder / START):
             write_text(folder / START, json.dumps(record) + "\n", guard=guard)
 
 
 def read_start(folder: Path) -> dict[str, Any]:
-    """Return what `write_start` wrote; {} where nothing was written, or it cannot be read: no result depends on it."""
+    """Return the record of `write_start`; {} if there is none, or it cannot be read: no result depends on it."""
     return _read(folder / START)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; {} where there is none, or it cannot be read."""
+    """Return the object in a JSON file; {} if there is none, or it cannot be read."""
     try:
         record = json_value(read_regular(path))
     except (OSError, ValueError):

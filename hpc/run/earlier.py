@@ -1,4 +1,4 @@
-"""Rows of a chain among those of one that had fewer rows of the same table."""
+"""Matching of a chain's rows to those of an earlier chain on the same table with fewer rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mpibayes.io.files import open_regular, reading
 
 
 def places_before(folder: Path, data: Data) -> np.ndarray:
-    """Place of each training row among those of the chain in a directory, int64 (N,), -1 of a row that it did not have.
-    Raises ConfigError where that chain is of another table."""
+    """Place of each training row among the rows of the chain in `folder`, int64 (N,), -1 if that chain did not have it.
+    Raises ConfigError if that chain is of another table."""
     home = folder if (folder / RESOLVED).exists() else folder.parent
     before = data.table.before_growth(read_provenance(home)["fingerprint"])
     if before is None:

@@ -1,4 +1,4 @@
-"""Checks before a run starts, and the memory that any process of it takes; for `run`, `check` and `submit`."""
+"""Checks before a run starts, and the memory of each of its processes; for `run`, `check` and `submit`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mpibayes.text import counted
 
 MIB = 1 << 20
 
-# Measured resident memory on Linux x86-64, Python 3.11, numpy 2.4: the program before it has read a row.
+# Resident memory measured on Linux x86-64, Python 3.11, numpy 2.4: the program before it reads any row.
 PROCESS_BYTES = 74 * MIB
 MPI_BYTES = 15 * MIB  # the MPI library and its shared buffers (mpich 5 wheel, 1 to 4 ranks)
 WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporaries
@@ -32,21 +32,21 @@ WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporarie
 
 @dataclass
 class Examined:
-    """A configuration and the table it is about, after every check that needs no run."""
+    """A configuration and its table, after every check that needs no run."""
 
-    config: Config  # with "auto" as a first start decides it
+    config: Config  # "auto" replaced by the first start's choice
     table: Table  # or `SparseTable`, with `SparseData`
     data: Data
     n_heldout: int
     family: Family
 
     def schedule(self, ranks: int) -> Schedule:
-        """The groups of so many ranks, and the chains that each would run."""
+        """Groups of `ranks` ranks, and the chains that each would run."""
         return work_of(self.config, self.data).schedule(ranks)
 
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Examined:
-    """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
+    """Run every check that needs no run directory. Raises ConfigError or DataError."""
     config = load(config_path, overrides)
     table = opened(config)
     check_table(config, table)
@@ -82,7 +82,7 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
 
 
 def about_ranks(schedule: Schedule, n_shards: int) -> Iterator[tuple[str, str]]:
-    """Describe who does what, and warn of idle ranks; (title, text) pairs."""
+    """Describe the assignment of chains to ranks, and warn of idle ranks; (title, text) pairs."""
     if words := schedule.in_words():
         yield "chains", words
     if idle := idle_in_words(schedule, n_shards):
@@ -90,5 +90,5 @@ def about_ranks(schedule: Schedule, n_shards: int) -> Iterator[tuple[str, str]]:
 
 
 def with_mpi(parts: Mapping[str, int], ranks: int, each: int) -> dict[str, int]:
-    """Bytes of a rank that has `each` ranks to a chain, of several in the job: the MPI library is there even for 1."""
+    """Bytes of a rank by part; `ranks` in the job, `each` to a chain: the MPI library is loaded even for 1."""
     return {**parts, "process": parts["process"] + (MPI_BYTES if ranks > 1 and each == 1 else 0)}

@@ -1,9 +1,9 @@
 """`mpibayes run people.csv`: a data file instead of a configuration.
 
-Beside the run directory come the table that the file is imported into, and a configuration of few lines, which is for
-the user to edit: DIR.h5 and DIR.toml. The same command finds them again. The configuration's first lines say which
-file, with which content, the table was made from, so that a changed file is noticed; and which table that was, so that
-one which the user has imported in its place, with a schema perhaps, is kept.
+Beside the run directory appear the table imported from the file, and a short configuration for the user to edit: DIR.h5
+and DIR.toml. The same command finds them again. The configuration's first lines record the name and content of the file
+that the table was made from, so that a changed file is noticed; and the table's fingerprint, so that a table imported
+by the user in its place, with a schema perhaps, is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpibayes.text import toml_string, visible
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
-OF_IMPORT = re.compile(r"(?<![\w-])--(?!fresh\b)[a-z]")  # options that `run` does not have
+OF_IMPORT = re.compile(r"(?<![\w-])--(?!fresh\b)[a-z]")  # options of `import` that `run` lacks
 ITS_TABLE = re.compile(r"^# its table: fingerprint ([0-9a-f]{64})$", re.MULTILINE)
 TEXT = """{made}{known}{schema}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
 
@@ -44,11 +44,11 @@ cycles = {cycles}    # at most
 {until}"""
 UNTIL = """until = "scores"  # ends once the chains' held-out scores have settled; "settled": their clusters, too
 """
-CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # by cells, up to so many: a first answer within minutes
+CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # (cells up to, cycles): a first answer within minutes
 
 
 def is_data(path: Path) -> bool:
-    """True if a file has the name of a table or of data, or is not text, which a configuration is."""
+    """True if a file has the name of a table or of data, or is not text, as a configuration is."""
     name = path.name.lower()
     for suffix in PACKED:
         name = name.removesuffix(suffix)
@@ -56,20 +56,20 @@ def is_data(path: Path) -> bool:
         return True
     try:
         return not name.endswith(".toml") and path.is_file() and kinds.kind_of(path) is not kinds.TEXT
-    except (DataError, OSError):  # whoever opens it says why
+    except (DataError, OSError):  # opening it will report why
         return False
 
 
 def stem(path: Path) -> str:
-    """people of people.csv.gz."""
+    """Name before the first dot: "people" for people.csv.gz."""
     return path.name.split(".")[0] or path.stem
 
 
 def configuration(source: Path, folder: Path, fresh: bool) -> Path:
-    """The configuration for a data file, made where there is none yet; on root.
+    """Return the configuration for a data file, made if there is none yet; on root.
 
-    folder: the run directory. fresh: make table and configuration again. Raises ConfigError where they belong to
-    another file, or to the file as it was, or where `folder` has no name; DataError where it cannot be imported.
+    folder: the run directory. fresh: make table and configuration again. Raises ConfigError if they belong to another
+    file, or to an earlier version of the file, or if `folder` has no name; DataError if it cannot be imported.
     """
     if folder.name in ("", ".."):
         raise ConfigError(
@@ -85,7 +85,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     with reading(place, ConfigError):
         there = is_there(place)
     if there and not fresh:
-        if not (is_table and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
+        if not (is_table and beside.exists() and beside.samefile(source)):  # its own table, from any source
             _require_same(place, table, source, _made_from(source, is_table))
         return place
     with writing(folder.parent):
@@ -100,7 +100,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     cells = result.n_rows * len(result.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
     until = UNTIL if cells <= SMALL else ""
-    schema = header(f"./{quote(folder.name)}/{NAME}")  # which the run directory has, once it is started
+    schema = header(f"./{quote(folder.name)}/{NAME}")  # written into the run directory at its start
     known = "" if kept else f"# its table: fingerprint {result.fingerprint}\n"
     with writing(place):
         text = TEXT.format(made=made, known=known, schema=schema, table=named, cycles=cycles, until=until)
@@ -110,7 +110,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
 
 
 def _made_from(source: Path, is_table: bool) -> str:
-    """The first line of a configuration that is made from this file as it is now."""
+    """First line of a configuration made from this file in its present state."""
     return _made_of(
         source, f"fingerprint {Table.open(source).fingerprint}" if is_table else f"sha256 {sha256_of(source)}"
     )
@@ -121,7 +121,7 @@ def _made_of(source: Path, content: str) -> str:
 
 
 def _keep_own(place: Path) -> None:
-    """Put a configuration of other origin out of the way of the one that is made."""
+    """Set aside a configuration of other origin, in the place of the one being made."""
     with reading(place), open_regular(place) as file:
         ours = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
     if ours is None:
@@ -143,8 +143,8 @@ def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
 
 
 def _came_before(made: str, source: Path) -> bool:
-    """True if a configuration was made from this table before rows were appended to it: what comes of them is the run's
-    to say."""
+    """True if a configuration was made from this table before rows were appended to it: the run decides what to do with
+    them."""
     if source.suffix.lower() not in TABLES:
         return False
     table = Table.open(source)
@@ -152,8 +152,8 @@ def _came_before(made: str, source: Path) -> bool:
 
 
 def _is_another(table: Path, place: Path, source: Path) -> bool:
-    """True if there is a table of this source that the configuration does not know: imported by the user, or by a start
-    that was cut off before it wrote the configuration. Raises ConfigError if the source is newer."""
+    """True if there is a table of this source that the configuration does not record: imported by the user, or by a
+    start interrupted before it wrote the configuration. Raises ConfigError if the source is newer."""
     if not table.exists():
         return False
     known = None
@@ -177,7 +177,7 @@ def _is_another(table: Path, place: Path, source: Path) -> bool:
 
 
 def _import(source: Path, table: Path, overwrite: bool) -> str:
-    """The SHA-256 of what was imported."""
+    """Import the source and return its SHA-256."""
     from mpibayes.io.ingest import import_table
     from mpibayes.io.summary import summary_lines
 

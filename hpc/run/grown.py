@@ -1,11 +1,10 @@
-"""Rows that come to the table of a run (`run.grow`): what the run was so far is set aside, and its chains start again
-from where they were.
+"""Growth of a run's table (`run.grow`): the run so far is set aside, and its chains start again from their last state.
 
-DIR/grown/1 is then a run directory by itself, of the rows before: its settings, checkpoints, trace and kept draws, as
-hard links where the file system has them. It appears whole, by a rename. After it the new provenance.json replaces the
-old one, in one step, which makes the directory a run of all rows: it counts the growths, so that names of chains and
-random streams are others than before, and holds the new settings as `pending` until the old files are out of the way.
-A start that is killed before that step leaves the old run, one that is killed after it is completed by the next start.
+DIR/grown/1 is then a complete run directory for the earlier rows: its settings, checkpoints, trace and kept draws, as
+hard links where the file system has them. It appears whole, by a rename. Then the new provenance.json replaces the old
+one in one step, which makes the directory a run of all rows: it counts the growths, so that names of chains and random
+streams differ from the earlier ones, and holds the new settings as `pending` until the old files are removed. A start
+that is killed before that step leaves the old run; one that is killed after it is completed by the next start.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ from mpibayes.text import counted
 
 FOLDER = "grown"
 STAYS = {FOLDER, "config.toml", SCHEMA, PROVENANCE, RESOLVED, "logs"}  # beside the lock
-LINKED = (".h5", ".npy")  # files that are written once, and replaced by others
+LINKED = (".h5", ".npy")  # files that are never modified, only replaced
 
 
 @dataclass(frozen=True)
 class Growth:
-    """times: how often rows came to a run, with those that this start takes in. due: some are to be taken in. anew: no
-    chain has cycles since."""
+    """times: number of growths of a run, including one by this start. due: True if this start adds rows. anew: True if
+    no chain has cycles since the last growth."""
 
     times: int = 0
     due: bool = False
     anew: bool = False
 
     def settings(self, config: Config) -> Config:
-        """The settings that chains work with: random streams of their own, and no other start than from where they
-        were."""
+        """Return the settings that chains work with: random streams of their own, and no start other than from their
+        last state."""
         if not self.times:
             return config
         seed = int(generator(config.run.seed, Purpose.GROWN, self.times).integers(2**63))
@@ -70,7 +69,7 @@ class Growth:
 
 
 def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growth:
-    """The growth of the run in a directory, if there is one, and whether this start is one; root alone."""
+    """Growth of the run in a directory, including the one that this start would make; root alone."""
     with reading(folder, ConfigError):
         if fresh or not (folder / RESOLVED).exists():
             return Growth()
@@ -81,15 +80,15 @@ def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growt
 
 
 def is_longer(table: AnyTable, fingerprint: str) -> bool:
-    """True if a table is that of this fingerprint with more rows."""
+    """True if a table extends the one with this fingerprint by further rows."""
     before = table.before_growth(fingerprint) if isinstance(table, Table) else None
     return before is not None and before.n_rows < table.n_rows
 
 
 def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str, guard: Guard) -> None:
-    """Make the run in a directory, which is held, one of a longer table. record: its provenance so far, with the
-    table's new fingerprint. n_rows: of the table before. resolved: the new settings."""
-    for place in chain_directories(folder):  # what the chains start from is read before anything is changed
+    """Turn the run in a directory, which is held, into a run of a longer table. record: its provenance so far, with the
+    table's new fingerprint. n_rows: number of rows before. resolved: the new settings."""
+    for place in chain_directories(folder):  # fail on unreadable draws before anything is changed
         last_draw(place)
     before = identity.read_provenance(folder)
     grown = [*before.get(GROWN, ()), {
@@ -114,8 +113,8 @@ def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str,
 
 
 def complete(folder: Path, guard: Guard) -> None:
-    """Put away what a growth has set aside, where that has not been done, and what an interrupted one has left; of a
-    directory that is held."""
+    """Finish an interrupted growth of a directory, which is held: remove files that were set aside, and unfinished
+    drafts."""
     record = identity.read_provenance(folder)
     with storing(folder / FOLDER):
         _remove_drafts(folder, guard)
@@ -139,18 +138,18 @@ def complete(folder: Path, guard: Guard) -> None:
 
 
 def place_of(folder: Path, times: int) -> Path:
-    """The run as it was before rows came for the `times`-th time."""
+    """Directory of the run as it was before its `times`-th growth."""
     return folder / FOLDER / str(times)
 
 
 def continued_as(home: Path) -> Path | None:
-    """The run of all rows, where `home` is one as it was before some came; otherwise None."""
+    """Directory of the run of all rows, if `home` is its state before a growth; otherwise None."""
     return home.parent.parent if home.parent.name == FOLDER and home.name.isdigit() else None
 
 
 def source_of(folder: Path, place: Path, times: int) -> Path | None:
-    """The chain that the one in `place` starts from: itself before the last growth that found it with kept draws; None
-    where none did."""
+    """Directory of the chain from which the chain in `place` starts: its own past before the last growth that found
+    kept draws; None if there is none."""
     for i in range(times, 0, -1):
         before = place_of(folder, i) / place.relative_to(folder)
         if list_segments(before / DRAWS):
@@ -159,7 +158,7 @@ def source_of(folder: Path, place: Path, times: int) -> Path | None:
 
 
 def in_words(folder: Path, n_rows: int) -> str:
-    """Describe the last growth. n_rows: of the table now."""
+    """Describe the last growth. n_rows: number of rows now."""
     grown = identity.read_provenance(folder)[GROWN]
     n = grown[-1]["rows"]
     return (
@@ -169,7 +168,7 @@ def in_words(folder: Path, n_rows: int) -> str:
 
 
 def require_whole(folder: Path) -> None:
-    """ConfigError where a start takes rows in at this moment, or was cut off while it did."""
+    """Raise ConfigError if a start is adding rows at this moment, or was interrupted while it did."""
     record = identity.read_provenance(folder)
     if PENDING in record:
         before = place_of(folder, len(record[GROWN]))
@@ -180,13 +179,13 @@ def require_whole(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """The entries of a run directory, without the lock and what writers have not finished."""
+    """Entries of a run directory, without the lock and unfinished files."""
     names = sorted(os.listdir(folder))
     return [folder / n for n in names if n.partition(".")[0] != lock.NAME and not n.endswith(TEMPORARY)]
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The same file or folder at another place, on disk when this returns; links lead where they did."""
+    """Copy a file or folder, on disk when this returns; symbolic links keep their targets."""
     if source.is_symlink():
         os.symlink(os.path.realpath(source), target)
         return
@@ -200,7 +199,7 @@ def _copy(source: Path, target: Path) -> None:
         try:
             os.link(source, target)
             return
-        except OSError:  # a file system without them
+        except OSError:  # a file system without hard links
             pass
     shutil.copy2(source, target)
     with open(target, "rb") as file:
@@ -208,7 +207,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _remove_drafts(folder: Path, guard: Guard) -> None:
-    """Remove what growths that were cut off have begun to write."""
+    """Remove unfinished drafts of growths that were interrupted."""
     if (folder / FOLDER).is_dir():
         for path in (folder / FOLDER).iterdir():
             if re.fullmatch(r"\d+\.[0-9a-f]{16}" + re.escape(TEMPORARY), path.name):
@@ -217,8 +216,8 @@ def _remove_drafts(folder: Path, guard: Guard) -> None:
 
 
 def _make_way(folder: Path, place: Path, guard: Guard) -> None:
-    """Free the place of the next growth: of one that was cut off once it was there, which is a copy of the run as it
-    is, or of anything else, which is renamed."""
+    """Free the place of the next growth: remove a copy of the present run left by an interrupted growth; rename
+    anything else."""
     if not os.path.lexists(place):
         return
     guard()
@@ -230,7 +229,7 @@ def _make_way(folder: Path, place: Path, guard: Guard) -> None:
 
 
 def _repeats(copy: Path, folder: Path) -> bool:
-    """True if all files of one folder are in the other, with the same bytes."""
+    """True if the other folder has all files of the copy, with the same bytes."""
     if not copy.is_dir() or not folder.is_dir():
         return False
     for entry in copy.iterdir():

@@ -1,8 +1,8 @@
-"""The two texts that say what a run is, `config.resolved.toml` and `provenance.json`, each with a checksum of itself.
+"""The two files that identify a run, `config.resolved.toml` and `provenance.json`, each with a checksum of itself.
 
-A digit that changed in one of them would be another run: other shards, another burn-in, another table. The provenance
-also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are
-recognised. How often rows came to its table is there too (`grown.py`).
+A changed digit in one of them would make another run: other shards, another burn-in, another table. The provenance also
+has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are recognised.
+The growths of its table are there too (`grown.py`).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
 CHECKPOINTS = "checkpoints"
 GROWN, PENDING = "grown", "pending"  # see `grown.py`
-AUTO = "auto"  # keys of [run] that were "auto" at the first start, or the last growth, of those a growth decides anew
+AUTO = "auto"  # keys of [run], among those decided anew by a growth, that were "auto" then
 HELDOUT_FILE = "heldout_file"  # SHA-256 of the held-out file at the first start, or the last growth
 FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, CHECKPOINTS: list, GROWN: list}
 
 
 def new_name() -> str:
-    """A name for a run that no other has."""
+    """Draw a unique name for a run."""
     return secrets.token_hex(8)
 
 
 def write_resolved(folder: Path, text: str, guard: Guard = unguarded) -> None:
-    """The settings of the run whose provenance is there already. Raises CheckpointError."""
+    """Write the settings of the run whose provenance exists already. Raises CheckpointError."""
     text += f"# run {read_provenance(folder)['run']}\n"
     with storing(folder / RESOLVED):
         write_text(folder / RESOLVED, f"{text}# sha256 of the lines above: {_sum(text)}\n", guard=guard)
 
 
 def read_resolved(folder: Path) -> dict[str, Any]:
-    """The settings by section. Raises CheckpointError when the file is not as it was written."""
+    """Return the settings by section. Raises CheckpointError if the file is damaged or edited."""
     path, record = folder / RESOLVED, read_provenance(folder)
     if PENDING in record:
         return documents.toml(record[PENDING])
@@ -61,7 +61,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
 
 
 def write_provenance(folder: Path, record: dict[str, Any], guard: Guard = unguarded) -> None:
-    """Raises CheckpointError."""
+    """Write the record with its checksum. Raises CheckpointError."""
     record = {key: value for key, value in record.items() if key != "sha256"}
     record["sha256"] = _sum(json.dumps(record, sort_keys=True))
     with storing(folder / PROVENANCE):
@@ -69,7 +69,7 @@ def write_provenance(folder: Path, record: dict[str, Any], guard: Guard = unguar
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """Raises CheckpointError when the file is not as it was written."""
+    """Return the record. Raises CheckpointError if the file is damaged or edited."""
     path = folder / PROVENANCE
     try:
         record = documents.json_value(read_regular(path))

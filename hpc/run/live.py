@@ -1,7 +1,7 @@
-"""The display on a terminal while a run works: how far it is, how long it takes, and how its numbers went so far.
+"""The display on a terminal while a run works: cycles done, time left, and the course of its scalars so far.
 
-It is drawn in the width there is: on a narrow terminal the plots go, then the pace. Plots are of block letters; a
-start far below what came later is cut off, or it would flatten all that followed.
+It adapts to the width: on a narrow terminal the plots go, then the pace. Plots are of block letters; a start far below
+the later values is cut off, or it would flatten them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mpibayes.hpc.scalar import ACTIVE_ROWS, NATS, Scalar, shown
 from mpibayes.text import duration, rate, visible
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
-MOST_PAST = 400  # values of a scalar that are remembered
+MOST_PAST = 400  # values kept per scalar
 MOST_PLOT = 64  # letters
 LEAST_PLOT = 12
-TALL = 3  # lines of the plot of the score
-ROOMY = 20  # lines of a terminal that has room for it
-NARROW = 64  # letters of a terminal that has none for the pace
-VERY_NARROW = 40  # of one that has none for the share of the cycles
+TALL = 3  # lines of the score's plot
+ROOMY = 20  # lines of a terminal from which the score's plot is tall
+NARROW = 64  # letters of a terminal below which the pace is left out
+VERY_NARROW = 40  # letters below which the share of the cycles is left out
 MOST_SCALARS = 5
 
 
@@ -34,7 +34,7 @@ class Past:
     _count: int = 0
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """After a cycle, or some. What was not computed in it keeps its last value."""
+        """Add the values after one or more cycles. A scalar that was not computed keeps its last value."""
         self._count += 1
         if self._count % self._every:
             return
@@ -70,7 +70,7 @@ def plot(values: Sequence[float], width: int, height: int = 1) -> list[str]:
 
 
 def panel(status: Mapping[str, Any], scalars: Sequence[Scalar], which: str = "", past: Past | None = None) -> Panel:
-    """Where a chain is. status: as in status.json; which: the chain, in words; past: of its scalars."""
+    """Display of a chain's progress. status: as in status.json; which: the chain's title; past: of its scalars."""
     return Panel(status, scalars, which.strip(), past or Past())
 
 
@@ -91,7 +91,7 @@ class Panel:
         yield from self._values(width, console.height >= ROOMY, options.encoding.lower().startswith("utf"))
 
     def _bar(self, width: int) -> Any:
-        """The chain, its cycles, a bar, and the time left; where there is no room for a bar, none."""
+        """The chain, its cycles, a bar if there is room, and the time left."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -124,7 +124,7 @@ class Panel:
         return Text(", ".join(words), style="dim", no_wrap=True, overflow="ellipsis")
 
     def _values(self, width: int, roomy: bool, plots: bool) -> Iterator[Any]:
-        """A line a scalar: its name, its value, and its plot; that of the first score is taller."""
+        """A line per scalar: its name, its value, and its plot; the first score's plot is taller."""
         from rich.table import Table
         from rich.text import Text
 

@@ -1,19 +1,19 @@
-"""One run at a time in a directory: the file LOCK says who works there, and its time shows that the owner still runs.
+"""One run at a time in a directory: the file LOCK names the owner, and its time shows that the owner still runs.
 
 LOCK is a JSON object (host, place, pid, started, job, restarts, token), made by exclusive creation, which network file
-systems do in one step. While the run goes on, a thread renews the file's time every RENEWED_S seconds. Whoever finds a
-LOCK decides whether its owner is dead:
+systems do in one step. While the run continues, a thread renews the file's time every RENEWED_S seconds. A process that
+finds a LOCK decides whether its owner is dead:
 
 - in its own place (the same boot of a kernel, the same namespace of process ids): the process is gone, or another one
   has its number;
 - an earlier start of the same batch job: a job runs once at a time;
-- elsewhere (other hosts, containers): the heartbeat stands still while one watches it for SILENT_S seconds. No two
+- elsewhere (other hosts, containers): the heartbeat does not change while it is watched for SILENT_S seconds. No two
   clocks are compared: those of hosts may differ, and on some file systems each host stamps files by its own.
 
-A dead owner has one successor: whoever makes `LOCK.<token of the owner>.taken`, exclusively. It then renames that file
-over LOCK. A claim whose maker died before that is taken over in the same way, so claims may form a chain. However slow
-the file system is between any two of these steps, a second starter finds the claim, or a LOCK that is no longer the
-one it has judged. In the end each reads LOCK once more after a while, and only then owns the directory.
+A dead owner has one successor: the process that makes `LOCK.<token of the owner>.taken`, exclusively. It then renames
+that file over LOCK. A claim whose maker died before that is taken over in the same way, so claims may form a chain.
+However slow the file system is between any two of these steps, a second starter finds the claim, or a LOCK other than
+the one it judged. At the end each starter waits a while, reads LOCK once more, and only then owns the directory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def restarts() -> int:
 
 
 def place() -> str | None:
-    """Where this process's number and start mean something: a boot of a kernel, and namespaces of process ids and time.
+    """Scope in which this process's number and start are valid: a boot of a kernel, and namespaces of process ids and
+    time.
 
     None if unknown. Hosts may share a name, and so may containers.
     """
@@ -78,14 +79,14 @@ def this_process() -> dict[str, Any]:
 
 
 def lives(pid: Any, started: Any) -> bool:
-    """True if the process with this number here began at `started`; in doubt it counts as running."""
+    """True if the process with this number here began at `started`; it counts as running if that is unknown."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is there and belongs to someone else
+    except OSError:  # it exists and belongs to another user
         pass
     now = _started(pid)
     return now is None or started is None or now == started
@@ -99,7 +100,7 @@ class Hold:
     token: str
 
     def check(self) -> None:
-        """CheckpointError when someone else has taken the directory, or that is unknown."""
+        """Raise CheckpointError if another run has taken the directory, or if LOCK cannot be read."""
         try:
             owner = _read(self.path)
         except OSError as error:
@@ -118,11 +119,11 @@ class Lock:
     def __init__(self):
         self.path: Path | None = None
         self._mine: dict[str, Any] = {}
-        self._took_s = 0.0  # to make the last file: longer on slow file systems
+        self._took_s = 0.0  # time taken to write the last file: longer on slow file systems
         self._done = threading.Event()
 
     def take(self, folder: Path) -> None:
-        """Hold this directory, which exists. ConfigError when a run that seems to run holds it; OSError."""
+        """Hold this directory, which exists. Raises ConfigError if a run that appears to be alive holds it; OSError."""
         path = folder / NAME
         self._mine = {**this_process(), "token": secrets.token_hex(8)}
         self.path = path  # `release` removes it if it is mine
@@ -133,14 +134,14 @@ class Lock:
                     break
         else:
             raise ConfigError(_in_use(path, _read(path) or {}, "it has just started"))
-        for claim in path.parent.glob(f"{NAME}.*{CLAIM}"):  # nobody wins by these any more
+        for claim in path.parent.glob(f"{NAME}.*{CLAIM}"):  # obsolete claims
             if claim != _claim(path, self._mine):
                 claim.unlink(missing_ok=True)
         self._done.clear()
         threading.Thread(target=self._renew, name="lock", daemon=True).start()
 
     def _make(self, path: Path) -> bool:
-        """Make this file, with what it says of me; False when it exists."""
+        """Create this file with the identity of this process; False if it exists."""
         began = time.monotonic()
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -151,18 +152,18 @@ class Lock:
             with open(fd, "w") as file:
                 file.write(json.dumps(self._mine) + "\n")
         except BaseException:
-            if (_heartbeat(path) or (None,))[0] == made:  # and not a successor's
+            if (_heartbeat(path) or (None,))[0] == made:  # ours, not a successor's
                 path.unlink(missing_ok=True)
             raise
         self._took_s = time.monotonic() - began
         return True
 
     def _succeed(self, path: Path) -> bool:
-        """Take over from an owner that is dead; False if another was faster. ConfigError when it seems to run."""
+        """Take over from a dead owner; False if another process was faster. Raises ConfigError if it seems alive."""
         chain = _chain(path)
         if not chain:  # released just now
             return False
-        for file, owner in chain:  # each of them: whoever made a claim may have been wrong
+        for file, owner in chain:  # check all of them: the maker of a claim may have been wrong
             if alive := self._seems_alive(owner, file):
                 raise ConfigError(_in_use(path, owner, alive))
         claim = _claim(*chain[-1])
@@ -175,9 +176,9 @@ class Lock:
             claim.unlink(missing_ok=True)
             raise
         if result != judged:
-            claim.unlink(missing_ok=True)  # the LOCK that I have judged is gone
+            claim.unlink(missing_ok=True)  # the LOCK judged above is gone
             return False
-        with contextlib.suppress(FileNotFoundError):  # somebody holds me for dead in turn
+        with contextlib.suppress(FileNotFoundError):  # another process has judged this one dead in turn
             for file, _ in reversed(chain):
                 if not self._holds(claim):
                     break
@@ -186,7 +187,7 @@ class Lock:
         return True
 
     def _seems_alive(self, owner: dict[str, Any], file: Path) -> str:
-        """Why an owner counts as running; "" when it does not. Takes a while where it has to be watched."""
+        """Reason why an owner counts as running; "" if it does not. Waits up to SILENT_S where it has to be watched."""
         mine = self._mine
         before = owner.get("restarts", 0)
         earlier = isinstance(before, int) and before < mine["restarts"] and owner.get("job") == mine["job"] is not None
@@ -215,18 +216,18 @@ class Lock:
         return (_read(path) or {}).get("token") == self._mine["token"]
 
     def check(self) -> None:
-        """See `Hold.check`; before `take` nothing is held."""
+        """Check the hold as `Hold.check` does; before `take` there is none."""
         if self.path is not None:
             self.hold.check()
 
     @property
     def hold(self) -> Hold:
-        """The hold that other processes of this run check, once the directory is taken."""
+        """Hold that other processes of this run check, once the directory is taken."""
         assert self.path is not None
         return Hold(self.path, self._mine["token"])
 
     def follow(self, folder: Path) -> None:
-        """The directory that is held has another name now."""
+        """Track the held directory to its new name."""
         self.path = folder / NAME
 
     def release(self) -> None:
@@ -238,7 +239,7 @@ class Lock:
 
 
 def _await(happened: Callable[[], bool], what: str) -> bool:
-    """Wait until it happens and return True, or False after SILENT_S; a line names the event awaited."""
+    """Wait until it happens and return True, or False after SILENT_S; a printed line names the awaited event."""
     until = time.monotonic() + SILENT_S
     with announce(what, 1.0):
         while not (result := happened()) and time.monotonic() < until:
@@ -247,7 +248,7 @@ def _await(happened: Callable[[], bool], what: str) -> bool:
 
 
 def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """LOCK and the claims that follow from it, each with what it says; [] where there is no LOCK."""
+    """LOCK and the claims that follow from it, each with its contents; [] if there is no LOCK."""
     chain: list[tuple[Path, dict[str, Any]]] = []
     while path not in [file for file, _ in chain] and (owner := _read(path)) is not None:
         chain.append((path, owner))
@@ -256,15 +257,15 @@ def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _claim(file: Path, owner: dict[str, Any]) -> Path:
-    """The claim to be the successor of this owner, as `file` describes it."""
+    """Path of the claim to succeed this owner; `owner` is the contents of `file`."""
     token = owner.get("token")
-    if not (isinstance(token, str) and re.fullmatch(r"\w{1,64}", token)):  # damaged: known by the file itself
+    if not (isinstance(token, str) and re.fullmatch(r"\w{1,64}", token)):  # damaged: use the file's identity instead
         token = "-".join(f"{number:x}" for number in _heartbeat(file) or (0,))
     return file.with_name(f"{NAME}.{token}{CLAIM}")
 
 
 def _heartbeat(file: Path) -> tuple[int, int] | None:
-    """Number and time of a file; None where there is none. It is opened, since NFS then asks its server."""
+    """Inode number and time of a file; None if there is none. The file is opened because NFS then asks its server."""
     try:
         with open_regular(file) as opened:
             about = os.fstat(opened.fileno())
@@ -274,7 +275,7 @@ def _heartbeat(file: Path) -> tuple[int, int] | None:
 
 
 def _started(pid: int) -> int | None:
-    """When a process of this place began, in ticks since its kernel did; None if unknown, -1: dead."""
+    """Start of a process of this place, in ticks since its kernel booted; None if unknown, -1 if dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return -1 if fields[0] in "ZX" else int(fields[19])
@@ -283,7 +284,7 @@ def _started(pid: int) -> int | None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Contents of a lock: {} if it is damaged, None if there is none. OSError if it cannot be read."""
+    """Contents of a lock: {} if it is damaged, None if it does not exist. Raises OSError if it cannot be read."""
     try:
         owner = json_value(read_regular(path))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """`mpibayes run`: start or continue the chains of a run directory, until they are long enough or it is time to stop.
 
-Here is what comes before them, which group of ranks runs which chains, and how all that can fail ends. A chain's own
-loop is in `chain_run.py`.
+This file prepares the chains, assigns them to groups of ranks, and handles every way in which that can fail. A chain's
+own loop is in `chain_run.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(
     max_time_s: float | None = None,
     fresh: bool = False,
 ) -> int:
-    """Run on all processes that the launcher started. The exit code of this rank: root's counts, the others return 0.
+    """Run on all processes that the launcher started. Returns this rank's exit code: root's counts, others return 0.
 
     Errors that all ranks know end the program normally with the error's code; anything else ends the whole job.
     """
@@ -60,20 +60,20 @@ def main(
     return_what_is_freed()
     try:
         clock = Clock(max_time_s)
-        clock.watch_signals()  # first: Ctrl-C while the MPI library starts is a wish to stop, no internal error
+        clock.watch_signals()  # first: Ctrl-C while the MPI library starts asks to stop; it is no internal error
         comm = world()
         comm.asked_to_stop = lambda: clock.stop_reason() is not None
         code = _run(comm, clock, Path(config_path), out, overrides, fresh)
     except MpibayesError as error:
         code = error.exit_code
         if comm is None:
-            if launcher_rank() > 0:  # of copies that do not find each other one speaks: its end is the others' too
+            if launcher_rank() > 0:  # if ranks do not find each other, one reports it and its exit ends the rest
                 time.sleep(3.0)
             print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
             return code
         if comm.rank == 0:
             print(f"mpibayes: error: {error}", file=sys.stderr, flush=True)
-        # others may not know: do not leave them waiting, nor speak where root does
+        # other ranks may not know of it: do not let them wait, nor repeat what root reports
         if not comm.wait_for_all(60.0 if error.shared else 5.0):
             if comm.rank != 0:
                 print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
@@ -89,14 +89,14 @@ def main(
 
 
 def in_process(config_path: str | Path, out: str | Path) -> None:
-    """The same within another program: in this process alone, without MPI, signals and words on standard output, for
-    runs of seconds. Raises what the program would report."""
+    """Run within another program: in this process alone, without MPI, signals and messages on standard output, for runs
+    of seconds. Raises the errors that the program would report."""
     with _without_words():
         _run(serial(), Clock(None), Path(config_path), out, (), fresh=False)
 
 
 def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
-    """The run directory: as named, or after the configuration or the data file."""
+    """Return the run directory: `out`, or one named after the configuration or the data file."""
     if out is not None:
         return Path(out)
     path = Path(config_path)
@@ -104,7 +104,7 @@ def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
 
 
 def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> int:
-    """One line that says where and what; then the traceback, unless memory is short or MPI failed. A rank's own log
+    """Print one line with place and error; then the traceback, unless memory is short or MPI failed. A rank's own log
     keeps both. Returns the exit code."""
     size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
     place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
@@ -118,7 +118,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
     if not lost:
         print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
-        (folder / "logs").mkdir(exist_ok=True)  # in DIR even where the chains have their own folders
+        (folder / "logs").mkdir(exist_ok=True)  # in DIR even if the chains have their own folders
         with open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
             print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
             traceback.print_exception(error, file=file)
@@ -126,7 +126,7 @@ def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path
 
 
 def _of_mpi(error: BaseException) -> str:
-    """Say that MPI failed, if it did: another rank, or its node, was lost, which is no fault of the program."""
+    """Describe a failure of MPI, "" for other errors: a rank or its node was lost, which is no fault of the program."""
     if type(error).__module__ != "mpi4py.MPI":
         return ""
     words = first_line(error).removesuffix(", error stack:")
@@ -151,9 +151,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
     growth = on_root(comm, lambda: grown.planned(folder, config, table, fresh))
-    # what "auto" meant at the first start decides how the rows are cut
+    # the first start's choice for "auto" decides the cut into shards
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh, growth))
-    if growth.due:  # columns that were chosen since they had all cells may lack some of the rows that came
+    if growth.due:  # columns chosen because they had no missing cells may have some now
         on_root(comm, lambda: check_table(config, table))
     config, about_family = with_family(config, table, data)
     if comm.alone:
@@ -170,7 +170,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         if about_family:
             print(visible(about_family), flush=True)
     config, table, data = with_shapes(comm, config, table, data)
-    # all that can be wrong with the input is found before the run directory is made
+    # all errors in the input are found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     schedule = on_root(comm, lambda: work_of(config, data).schedule(comm.size))
@@ -181,7 +181,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
 
     def load_rows() -> tuple[Family, dict[str, Any]]:
         family = kind(groups.comm, growth.settings(config), data)
-        with contextlib.nullcontext() if groups.number == 0 else _without_words():  # that the first group says, too
+        with contextlib.nullcontext() if groups.number == 0 else _without_words():  # the first group prints them
             content = family.read_files(places, fresh or growth.anew)
         family.load(places, fresh or growth.anew)
         return family, content
@@ -230,7 +230,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
 
 @contextlib.contextmanager
 def _without_words() -> Iterator[None]:
-    """Nothing on standard output."""
+    """Suppress standard output."""
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         yield
 
@@ -243,7 +243,7 @@ def _say_who_does_what(schedule: Schedule, n_shards: int) -> None:
 
 
 def _in_turns(comm: Communicator, clock: Clock, chains: Iterable[ChainRun]) -> bool:
-    """Each chain to its end, one after another; False where it was time to stop before."""
+    """Run each chain to its end, one after another; False if it was time to stop before."""
     for k, chain in enumerate(chains):
         if k and any(comm.collect(clock.stop_reason() is not None)):
             return False

@@ -12,15 +12,15 @@ from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of
 from mpibayes.text import counted
 
-CELL_BYTES, ENTRY_BYTES = 8, 16  # at most, of a cell and of an entry of a sparse table, as the samplers hold them
-RANK_BYTES = 100 << 20  # of a process without rows
+CELL_BYTES, ENTRY_BYTES = 8, 16  # upper bounds per cell and per entry of a sparse table, as the samplers hold them
+RANK_BYTES = 100 << 20  # a process without rows
 
 
 @dataclass(frozen=True)
 class Work:
-    """Work to share out: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
-    cycle_s: seconds of a chain's cycle on one core, to an order of magnitude. shared: whether it takes less on several
-    ranks."""
+    """Work to distribute: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
+    cycle_s: seconds of a chain's cycle on one core, to an order of magnitude. shared: True if several ranks speed up a
+    cycle."""
 
     n_chains: int
     n_shards: int
@@ -30,20 +30,20 @@ class Work:
     shared: bool = True
 
     def schedule(self, n_ranks: int) -> Schedule:
-        """Assignment of the chains to so many ranks."""
+        """Assignment of the chains to `n_ranks` ranks."""
         return decided(n_ranks, self.n_chains, self.n_shards, self.row_bytes, self.groups)
 
     def ranks(self, most: int) -> int:
-        """The number of ranks that shorten the run, `most` at most."""
+        """Number of ranks that shorten the run, `most` at most."""
         return fewest(most, self.n_chains, self.n_shards if self.shared else 1, self.row_bytes, self.groups)
 
     def bytes(self, n_ranks: int) -> int:
-        """Memory of so many ranks, roughly: the program, and the rows with as much again of a chain's state."""
+        """Approximate memory of `n_ranks` ranks: the program, the rows, and a chain's state of the same size."""
         return n_ranks * RANK_BYTES + 2 * self.row_bytes * len(self.schedule(n_ranks).sizes)
 
 
 def work_of(config: Config, data: Data | SparseData) -> Work:
-    """The work of a run. config: with its family decided."""
+    """Work of a run. config: with its family decided."""
     run, family = config.run, family_of(config.kind)
     n_shards = count(run.shards, data.n_rows, family.default_shards)
     n_cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
@@ -54,7 +54,7 @@ def work_of(config: Config, data: Data | SparseData) -> Work:
 
 
 def idle_in_words(schedule: Schedule, n_shards: int) -> str:
-    """Say that some ranks have no shard; "" where all have."""
+    """Describe ranks without a shard; "" if there are none."""
     idle, ranks = schedule.idle(n_shards), sum(schedule.sizes)
     if not idle:
         return ""

@@ -6,12 +6,12 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
         0.082s/cycle 2.2Mrows/s eta=5m12s    (all on one line)
 
 The fields between cycle and s/cycle are the family's (`Scalar.log`), here a mixture's. `moved`: share of the visited
-rows that changed cluster in the last cycle, those that came in among them. `moves`: split and merge moves since the
-last line, accepted/tried. While an annealed chain grows, the number of active rows follows K: rows=12.3k/180k, and
-there is no eta before the cycles have shown the cost of a row. A family whose cycles look at few rows has no rate in
-rows. With several chains a line ends with the chain's number, chain=2.
+rows that changed cluster in the last cycle, including newly active rows. `moves`: split and merge moves since the last
+line, accepted/tried. While an annealed chain grows, the number of active rows follows K: rows=12.3k/180k, and there is
+no eta until the cycles have shown the cost of a row. A family whose cycles visit few rows has no rate in rows. With
+several chains a line ends with the chain's number, chain=2.
 
-The first lines come after 1, 2, 4, ... seconds, to show that it works; then there is one a minute. All lines are also
+The first lines appear after 1, 2, 4, ... seconds, to show that it works; then there is one a minute. All lines are also
 appended to `logs/run.log` in the run's directory.
 """
 
@@ -34,14 +34,14 @@ from mpibayes.text import count, duration, rate, visible
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
-SPREAD = 0.3  # of the active rows over recent cycles, relative: with less, the cost of a row is unknown
+SPREAD = 0.3  # least relative sd of active rows over recent cycles that shows the cost of a row
 
 
-Counts = Mapping[str, Sequence[int]]  # by their word in the log: successes and tries since the last line
+Counts = Mapping[str, Sequence[int]]  # by their name in the log: successes and tries since the last line
 
 
 def line(status: Mapping[str, Any], scalars: Sequence[Scalar], counts: Counts) -> str:
-    """The fields of a status (as in status.json) in their fixed order; what is not known is left out."""
+    """Fields of a status (as in status.json) in their fixed order; unknown ones are omitted."""
     fields = {"cycle": f"{status['cycle']}/{status['cycles']}"}
     for s in shown(scalars):
         value = status.get(s.name)
@@ -67,7 +67,7 @@ def _growing(status: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Pace:
-    """Running means over the cycles: active rows, seconds, and the products that a straight line through them needs.
+    """Running means over the cycles: active rows, seconds, and the products needed to fit a straight line to them.
 
     Part of a cycle's cost does not depend on rows, so a cycle over few rows does not show the time of one over all.
     """
@@ -85,7 +85,7 @@ class Pace:
         return Pace(*((1 - SMOOTHING) * a + SMOOTHING * b for a, b in zip(astuple(self), astuple(latest))))
 
     def full_cycle(self, n_rows: int, active_rows: float) -> float | None:
-        """Seconds of a cycle over all rows; None while too few sizes were seen. More rows never take less, nor more
+        """Seconds of a cycle over all rows; None until enough sizes have been seen. More rows never take less, nor more
         than in proportion."""
         variance = self.rows_squared - self.rows**2
         if active_rows < n_rows and variance < (SPREAD * self.rows) ** 2:
@@ -95,11 +95,11 @@ class Pace:
 
 
 class Progress:
-    """Progress of one chain, on root: `update` after every cycle, `note` for words, `close` at the end.
+    """Progress of one chain, on root: `update` after every cycle, `note` for messages, `close` at the end.
 
-    `cycle` is where the chain stands now (0, or a checkpoint's), `cycles` its end, `n_rows` the rows of a sweep,
-    `scalars` those of its trace, `number` the chain's, from 1, where there are several, of `chains`; `values` the
-    scalars' last ones, of a chain that goes on.
+    `cycle`: present cycle (0, or a checkpoint's); `cycles`: last cycle; `n_rows`: rows of a sweep; `scalars`: scalars
+    of the trace; `number`: the chain's number, from 1, if there are several, of `chains`; `values`: last values of the
+    scalars of a resumed chain.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class Progress:
         self._count_anew()
         self._values = dict(values or {})
         self._file = None
-        with contextlib.suppress(OSError):  # the log is a convenience: a full disk speaks up at the checkpoint
+        with contextlib.suppress(OSError):  # the log is a convenience: the checkpoint reports a full disk
             logs = Path(folder) / "logs"
-            logs.mkdir(exist_ok=True)  # in a directory that is there: one that was moved away is not made anew
+            logs.mkdir(exist_ok=True)  # not `parents`: a directory that was moved away is not made anew
             self._file = open_regular(logs / "run.log", "a", encoding="utf-8", buffering=1)
         self._live = _live_display(self._stream)
         self._past = Past()
         self._rests = False
 
     def update(self, values: Mapping[str, float], n_cycles: int = 1) -> None:
-        """After n_cycles cycles: the scalars of the last, with `cycle`, and seconds, of each."""
+        """Record `n_cycles` cycles. values: scalars of the last one, with `cycle`, and `seconds` of each."""
         self.cycle = int(values["cycle"])
         looked = values.get(ACTIVE_ROWS) or values.get(LOOKED_ROWS) or self.n_rows
         latest = Pace.of(looked, values["seconds"])
@@ -162,7 +162,7 @@ class Progress:
         self._counts = {s.log: [0, 0] for s in self.scalars if s.of}
 
     def status(self, values: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """The numbers of status.json that are known now; `values` as in `update`, where they are newer."""
+        """Fields of status.json that are known now; `values` as in `update`, where they are newer."""
         known = {**self._values, **{k: v for k, v in (values or {}).items() if math.isfinite(v)}}
         pace = self._pace
         full = None if pace is None else pace.full_cycle(self.n_rows, known.get(ACTIVE_ROWS) or self.n_rows)
@@ -179,7 +179,7 @@ class Progress:
         }
 
     def note(self, text: str) -> None:
-        """Words for the user, with the time."""
+        """Print a message for the user, with the time."""
         self._say(text)
 
     def rest(self) -> None:
@@ -197,7 +197,7 @@ class Progress:
 
     def _say(self, text: str, to_stream: bool = True) -> None:
         text, stamped = visible(text), _stamped(text)
-        with contextlib.suppress(OSError):  # neither may a full disk or a closed pipe behind stdout end a run
+        with contextlib.suppress(OSError):  # a full disk or a closed pipe behind stdout must not end a run
             if to_stream and self._live is not None:
                 self._live.console.print(text, highlight=False)
             elif to_stream:
@@ -210,13 +210,13 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Print a line with the time where no chain's `Progress` is there yet, on standard output."""
+    """Print a line with the time on standard output, before any chain has its `Progress`."""
     with contextlib.suppress(OSError):
         _print(_stamped(text), sys.stdout)
 
 
 def _print(text: str, stream: TextIO) -> None:
-    """Write a line as one piece: other ranks write to the same place."""
+    """Write a line in one piece: other ranks write to the same place."""
     stream.write(text + "\n")
     stream.flush()
 
@@ -230,8 +230,8 @@ def _number(scalar: Scalar, value: float | None) -> float | int | None:
 
 
 def _live_display(stream: TextIO):
-    """A display that is redrawn in place, where the stream is a terminal; else None, and rich is not even imported."""
-    if not stream.isatty() or launched():  # Open MPI gives its ranks a terminal of its own making, and logs it
+    """Start a display redrawn in place if the stream is a terminal; else return None without importing rich."""
+    if not stream.isatty() or launched():  # Open MPI gives its ranks a terminal of its own, and logs it
         return None
     from rich.live import Live
 

@@ -1,8 +1,8 @@
-"""The number of ranks that a run starts itself, where no launcher has started any.
+"""The number of ranks that a run starts itself, if no launcher has started any.
 
-Bits do not depend on the number of ranks, so it may be chosen for speed. Nobody has to have asked for them, so nothing
-that worked in one process may fail: ranks are started where they are known to find each other and to end at a
-checkpoint on Ctrl-C, where they have something to do for longer than their start takes, and where there is memory.
+Bits do not depend on the number of ranks, so it may be chosen for speed. As the user need not have asked for ranks,
+nothing that worked in one process may fail: ranks are started only if they are known to find each other and to end at a
+checkpoint on Ctrl-C, if their work takes longer than their start, and if there is memory.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.plan import Work, work_of
 from mpibayes.text import whole_number
 
-VARIABLE = "MPIBAYES_RANKS"  # what run.ranks = "auto" means, where it is set
-WORTH_S = 5.0  # of one process; the start of ranks takes one or two
-SHARE_OF_MEMORY = 0.5  # of what is free
-PASSES_ON = "MPICH"  # whose mpirun passes Ctrl-C on, and waits for ranks to end at a checkpoint
-UNKNOWN_CYCLES = 100  # where the family decides later how many
+VARIABLE = "MPIBAYES_RANKS"  # overrides run.ranks = "auto"
+WORTH_S = 5.0  # least time of one process that is worth ranks; their start takes one or two seconds
+SHARE_OF_MEMORY = 0.5  # at most this share of free memory
+PASSES_ON = "MPICH"  # its mpirun passes Ctrl-C on, and waits for ranks to end at a checkpoint
+UNKNOWN_CYCLES = 100  # assumed if the family decides the number later
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine that ranks would be started on. memory: free bytes, None where unknown. batch: whether a batch system
-    deals out the cores. program: its mpirun. meeting(program, n): see `parallel/meeting.py`."""
+    """The machine that ranks would be started on. memory: free bytes, None if unknown. batch: True if a batch system
+    allocates the cores. program: its mpirun. meeting(program, n): see `parallel/meeting.py`."""
 
     cores: int
     memory: int | None
@@ -51,7 +51,7 @@ def this_machine() -> Machine:
 
 
 def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
-    """The number of ranks that a run starts itself, and a note for the user where it could be more. cycles: to go."""
+    """Number of ranks that a run starts itself, and a note for the user if it could be more. cycles: number left."""
     most = work.ranks(machine.cores)
     if machine.memory is not None:
         more = SHARE_OF_MEMORY * machine.memory
@@ -71,9 +71,9 @@ def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
 
 
 def choose(config: Config, data: Data | SparseData, done: int = 0) -> tuple[int, str]:
-    """`decide` for a configuration, whose family is decided, on this machine, unless the user has.
+    """Apply `decide` to a configuration, whose family is decided, on this machine, unless the user has set the number.
 
-    done: cycles that all its chains have. Raises ConfigError where MPIBAYES_RANKS is no number.
+    done: cycles that all its chains have. Raises ConfigError if MPIBAYES_RANKS is no number.
     """
     if config.run.ranks != "auto":
         return config.run.ranks, ""
@@ -87,8 +87,8 @@ def choose(config: Config, data: Data | SparseData, done: int = 0) -> tuple[int,
 
 
 def hand_over(ranks: int, words: Sequence[str], clock: Clock) -> None:
-    """`become_mpirun`, unless a signal asks this process to stop: then it goes on alone, to its first checkpoint."""
-    for number in signals.SIGNALS:  # what comes from now on ends the process, in which nothing has begun
+    """Call `become_mpirun`, unless a signal asks this process to stop: then it runs alone to its first checkpoint."""
+    for number in signals.SIGNALS:  # from now on a signal ends the process, which has not begun any work
         signal.signal(number, signal.SIG_DFL)
     if clock.stop_reason() is None:
         become_mpirun(ranks, words, f"run.ranks = {ranks}")

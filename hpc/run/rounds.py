@@ -1,11 +1,11 @@
-"""A run that goes on until it has settled: its chains advance in rounds, and after each root judges their traces.
+"""A run that ends once it has settled: its chains advance in rounds, and after each round root judges their traces.
 
 Clusters of real tables seldom settle: in two chains of 2,000 cycles on iris, penguins, faithful, galaxies, zoo and 800
-rows of a survey they never did, while scores had after 197 to 1,184. So a run may end by its scores alone.
+rows of a survey they never did, while scores settled after 197 to 1,184. So a run may end by its scores alone.
 
 A round ends at the next check of `hpc/settled.py`, so rounds grow by a fourth; before the first check there are two
-short ones, after which a report can have an early look at all chains. The chains draw what they would without
-rounds, and the judgement depends on their traces alone: a run that was stopped goes on to the same end.
+short ones, after which a report can have an early look at all chains. The draws are the same as without rounds, and the
+judgement depends on the traces alone: a resumed run ends at the same cycle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mpibayes.hpc.settled import SMALL, Judgement, is_check, judge, next_check
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
 
-ENOUGH = 400  # cycles at least of a run that ends by its scores alone: for the report's draws
+ENOUGH = 400  # least number of cycles of a run that ends by its scores alone: for the report's draws
 EARLY = 20, 50  # cycles after which every chain writes a checkpoint, before the first check
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
-    """The configuration with what run.until = "auto" means: several chains on a small table go on until settled.
-    "scores" is "cycles" of a chain without others, or without held-out rows."""
+    """Return the configuration with run.until decided: "auto" is "settled" for several chains on a small table, else
+    "cycles"; "scores" is "cycles" for a single chain, or without held-out rows."""
     if config.run.until == "scores":
         scored = config.run.chains > 1 and data.heldout is not None and any(s.judged == SCORES for s in scalars)
         return config if scored else config.changed("run", until="cycles")
@@ -47,9 +47,9 @@ def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
 
 
 def until_settled(groups: Groups, config: Config, chains: Iterable[ChainRun]) -> bool:
-    """Advance all chains until they have settled, or have all their cycles; False where it was time to stop.
+    """Advance all chains until they have settled, or have all their cycles; False if it was time to stop.
 
-    chains: of this rank's group. Collective over all groups.
+    chains: chains of this rank's group. Collective over all groups.
     """
     mine = groups.agree(lambda: list(chains), "make its chains ready")
     try:
@@ -63,14 +63,14 @@ def until_settled(groups: Groups, config: Config, chains: Iterable[ChainRun]) ->
         return False
     early = f"ended after {counted(result.cycle, 'cycle')}" if result.cycle < config.run.cycles else ""
     last = config.run.chains - 1
-    for ending in (False, True):  # the last line is of the whole run
+    for ending in (False, True):  # the last line is about the whole run
         these = [chain for chain in mine if (chain.number == last) == ending]
         groups.agree(partial(_close, these, early, result, ending), "write trace.h5 and the last status")
     return True
 
 
 def _rounds(groups: Groups, config: Config, mine: Sequence[ChainRun]) -> Judgement | None:
-    """The judgement that ends the run; None where it was time to stop before."""
+    """Return the judgement that ends the run; None if it was time to stop before."""
 
     def stopped() -> str | None:
         return mine[0].clock.stop_reason()
@@ -88,13 +88,13 @@ def _rounds(groups: Groups, config: Config, mine: Sequence[ChainRun]) -> Judgeme
 
 
 def _ends(config: Config, judgement: Judgement) -> bool:
-    """True if the run ends by a judgement of its chains."""
+    """True if this judgement of its chains ends the run."""
     scores = config.run.until == "scores" and judgement.has(SCORES) and judgement.cycle >= ENOUGH
     return judgement.settled or scores
 
 
 def _open(chains: Sequence[ChainRun]) -> bool:
-    """Start the chains, or let them go on; False where it was time to stop."""
+    """Start or resume the chains; False if it was time to stop."""
     for chain in chains:
         if not chain.open():
             return False
@@ -114,7 +114,7 @@ def _close(chains: Sequence[ChainRun], words: str, judgement: Judgement, ending:
 
 
 def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
-    """Bring each chain to so many cycles; False where it was time to stop."""
+    """Advance each chain to cycle `cycles`; False if it was time to stop."""
     for chain in chains:
         if chain.chain.cycles >= cycles:
             continue
@@ -128,12 +128,12 @@ def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
 
 
 def _next_end(done: int) -> int:
-    """The cycle that the round after this cycle ends with."""
+    """Last cycle of the round that starts after cycle `done`."""
     return min([end for end in EARLY if end > done] + [next_check(done)])
 
 
 def _end(judgement: Judgement, chain: ChainRun) -> str:
-    """The last line."""
+    """Last line of a run's messages."""
     if judgement.settled:
         return f"{chain.home}: {judgement}; to see the result: mpibayes report {chain.home}"
     run = chain.config.run
@@ -145,7 +145,7 @@ def _end(judgement: Judgement, chain: ChainRun) -> str:
 
 
 def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int) -> Judgement | None:
-    """The judgement of the traces on disk, at a check and at the end. Each group reads its own, which it has just
+    """Judge the traces on disk, at a check and at the end; else None. Each group reads the traces that it has just
     written."""
     if not is_check(cycle) and cycle < config.run.cycles:
         return None

@@ -1,7 +1,7 @@
 """The signals that ask a run to stop, noted from the program's first line on.
 
-A rank that left by itself while the others start would let them wait in MPI's start, and one that died would lose its
-say. So a process of several only notes a signal until the run can act on it (`hpc/run/clock.py`).
+A rank that left by itself while the others start would leave them waiting in MPI's initialization, and a killed rank
+could not vote. So a process of several only notes a signal until the run can act on it (`hpc/run/clock.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _noted: list[str] = []
 
 
 def note() -> None:
-    """From now on, remember these signals and do nothing else."""
+    """From now on, only record these signals."""
     for number in SIGNALS:
         signal.signal(number, lambda number, frame: _noted.append(signal.Signals(number).name))
 
@@ -27,7 +27,7 @@ def noted() -> str | None:
 
 
 def act() -> None:
-    """Signals end the process again, as they do by default; so do those noted meanwhile."""
+    """Let signals end the process again, as they do by default; so do those noted meanwhile."""
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     if missed := noted():

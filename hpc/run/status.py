@@ -2,10 +2,10 @@
 
 Fields: state (running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
 (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
-rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (how often rows came to its table), the
-writer's host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state,
-last_checkpoint, host, job, updated, message), updated (ISO time), message. Any of them may be missing or null: early in
-a run not all are known.
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (number of growths of its table), the writer's
+host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint,
+host, job, updated, message), updated (ISO time), message. Any of them may be missing or null: early in a run not all
+are known.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mpibayes.text import counted, duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
-AT_WORK = ("running", "waiting")  # states of a run whose process is there
+AT_WORK = ("running", "waiting")  # states of a run whose process exists
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
-CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
+CLOCKS_S = 5.0  # larger than differences between clocks of a cluster's hosts
 WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards", "grown")
 NUMBERS = ("seconds_per_cycle", "rows_per_second", "eta_s", "elapsed_s")
 TEXTS = ("state", "family", "host", "updated", "message")
@@ -49,7 +49,7 @@ def write_status(run_dir: str | Path, status: dict[str, Any]) -> None:
 
 
 def read_status(run_dir: str | Path) -> dict[str, Any]:
-    """The status of one chain. Raises ConfigError when no run was started here, DataError when the file is damaged."""
+    """Return one chain's status. Raises ConfigError if no run was started here, DataError if the file is damaged."""
     path = Path(run_dir) / NAME
     try:
         status = json_value(read_regular(path))
@@ -81,7 +81,7 @@ def is_stopped(run_dir: str | Path) -> bool:
 
 
 def cycles_done(run_dir: str | Path) -> int:
-    """The cycles of a chain's last checkpoint, as far as its status says. Never fails."""
+    """Number of cycles at a chain's last checkpoint, according to its status; 0 if unknown. Never fails."""
     try:
         done = read_status(run_dir).get("last_checkpoint")
     except MpibayesError:
@@ -102,10 +102,10 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
 
 
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
-    """(does the run still go on, seconds since its last update).
+    """Return (alive, seconds since its last update).
 
-    A run that neither runs nor waits for its turn is not alive. In the run's own place (`lock.place`) the process is
-    looked for; elsewhere a long silence means no, by the two hosts' clocks. None if unknown, as of one that waits.
+    A run that neither runs nor waits for its turn is not alive. In the run's own place (`lock.place`) its process is
+    looked up; elsewhere a long silence by the two hosts' clocks means no. None if unknown, as for a waiting chain.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -122,10 +122,10 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
 
 
 def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None) -> None:
-    """Print the status of a run, or of all its chains; a chain without status is "not started" beside others.
+    """Print the status of a run, or of all its chains; a chain without status is "not started" if others have one.
 
-    as_json: one object, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several chains:
-    {"chains": [object, ...]}. Raises ConfigError when no run was started here, DataError when a file is damaged.
+    as_json: print one object, the fields above with `directory`, `alive` (true, false, null) and `age_s`; several
+    chains: {"chains": [object, ...]}. Raises ConfigError if no run was started here, DataError if a file is damaged.
     """
     from mpibayes.terminal import Console
 
@@ -153,8 +153,8 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
 
 
 def _rows_came(run_dir: Path) -> dict[str, Any]:
-    """Fields of a chain without a cycle since rows came to its run; {} of a run to which none came. With a message
-    where the start that took them in was cut off, or is on its way: what is in the directory is of the rows before."""
+    """Fields of a chain without a cycle since its run's last growth; {} without a growth. They have a message if a
+    growth was interrupted or is in progress: the directory's files are then of the earlier rows."""
     if not (run_dir / PROVENANCE).is_file():
         return {}
     record = read_provenance(run_dir)
@@ -251,7 +251,7 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
 
 
 def _scalars(row: dict[str, Any]) -> list[Scalar]:
-    """The scalars of the chain's family, as people are shown them; [] where the family is unknown."""
+    """Scalars of the chain's family, as shown to people; [] if it is unknown."""
     name = row.get("family")
     return shown(scalars_of(name)) if name in ROOMS else []
 
@@ -259,12 +259,12 @@ def _scalars(row: dict[str, Any]) -> list[Scalar]:
 def _value(row: dict[str, Any], scalar: Scalar) -> str:
     if scalar.name == ACTIVE_ROWS:
         return _rows(row)
-    unit = scalar.unit.removeprefix("nats")  # which go without saying
+    unit = scalar.unit.removeprefix("nats")  # nats are not written out
     return _number(row.get(scalar.name), scalar.form.status, unit)
 
 
 def _rows(row: dict[str, Any]) -> str:
-    """Said only while some rows are not in yet."""
+    """Number of active rows, shown only while not all are active."""
     active, rows = row.get(ACTIVE_ROWS), row.get("rows")
     if active is None or rows is None or active >= rows:
         return "-"
@@ -281,7 +281,7 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _before(last: Any) -> str:
-    """Ending of the start before this one, of interest when a job was requeued."""
+    """Ending of the previous start, of interest when a job was requeued."""
     if not isinstance(last, dict) or not last.get("state"):
         return "-"
     parts = [f"{last['state']} at checkpoint {last.get('last_checkpoint', '?')}", f"on {last.get('host', '?')}"]

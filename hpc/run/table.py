@@ -1,4 +1,4 @@
-"""The table of a run, of the kind that its model is about, and the rows that it works on."""
+"""The table of a run, of the kind that its model needs, and the rows that it works on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mpibayes.io.tables import AnyTable, is_sparse, open_table
 
 
 def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> AnyTable:
-    """The table at `path`, by default that of the configuration. ConfigError where it is a sparse one and the model is
-    about typed columns, or the other way round; DataError where there is no table. Its real columns are as the model
-    takes them. fingerprint: of the table that a run was started with; rows that were appended since are left out."""
+    """Open the table at `path`, by default the configuration's, with real columns as the model needs them. Raises
+    ConfigError if it is sparse and the model needs typed columns, or the reverse; DataError if there is no table.
+    fingerprint: the table's when the run started; rows appended since are left out."""
     path = config.table if path is None else path
     there, requested = is_sparse(path), config.model.sparse
     if there != requested:
@@ -45,8 +45,8 @@ def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> A
 
 
 def as_modelled(config: Config, table: AnyTable) -> AnyTable:
-    """The table with its columns of numbers as the model takes them: plain ones, or in coordinates; in bins that others
-    lean on, in lines, or below columns with levels."""
+    """Return the table with numeric columns as the model needs them: plain or in coordinates; in bins that other
+    columns depend on, on lines, or below columns with levels."""
     plain, shaped, binned, lined = config.model.plain, config.model.shaped, config.model.binned, config.model.lined
     born = config.model.born
     if not any((plain, shaped, binned, lined, born)):
@@ -62,16 +62,16 @@ def as_modelled(config: Config, table: AnyTable) -> AnyTable:
 
 
 def weights_in_words(table: AnyTable) -> str:
-    """The line about survey weights; "" for a table without."""
+    """Line about survey weights; "" for a table without."""
     if table.weight is None:
         return ""
     return f"'{table.weight}' does not count in the fit, which is of the rows as they are"
 
 
 def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
-    """Return configuration, table and rows with the coordinates of real columns, those that may lean on each other in
-    lines or on columns with levels, and the bins of numbers that others may lean on: those of an earlier start, or what
-    a first one fits to the training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
+    """Return configuration, table and rows with the coordinates of real columns, the columns that may depend on each
+    other by lines or on columns with levels, and the bins of numbers that may be parents: an earlier start's, or fitted
+    to the training rows by a first one. Root fits, so that they do not depend on the number of ranks. Collective."""
     if config.model.fits_shapes:
         views, given = config.model.has_views, {n for n, c in config.columns.items() if c.prior is not None}
         shapes = on_root(comm, lambda: fit_shapes(data, views, given), what="fit the shapes of its real columns")
@@ -86,7 +86,7 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
 
 
 def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
-    """The same but for coordinates that are not fitted yet. Collective."""
+    """Return what `with_shapes` does, without fitting coordinates. Collective."""
     if decided := config.model.links_by_default:
         config = config.changed("model", links=decided)
     if config.model.fits_lines:
@@ -111,14 +111,14 @@ def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data |
 
 
 def data_of(config: Config, table: AnyTable) -> Data | SparseData:
-    """The rows of the table that a run works on."""
+    """Rows of the table that a run works on."""
     if config.model.sparse:
         return SparseData(table, config.heldout_fraction)
     return Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
 
 
 def with_family(config: Config, table: AnyTable, data: Data | SparseData) -> tuple[Config, str]:
-    """Return the configuration with the family that "auto" means for this table, and a sentence about the choice."""
+    """Return the configuration with the family chosen for "auto" on this table, and a sentence about the choice."""
     choice = registry.choice_for(config.model.family)
     if choice is None:
         return config, ""

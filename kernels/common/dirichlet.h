@@ -1,8 +1,8 @@
-/* Categorical columns in the global update: level probabilities drawn, marginal likelihoods, scores of grids, levels that
- * two clusters share. Included once for every instruction set (updates.h).
+/* Categorical columns in the global update: draws of level probabilities, marginal likelihoods, scores of grids, levels
+ * shared by two clusters. Included once for every instruction set (updates.h).
  *
  * levels is [level row][cluster], K clusters side by side without padding; a column's last level row counts its missing
- * cells. Blocks of 8 clusters (or of 8 grid points) are what a pass works on, whatever the width of a vector.
+ * cells. A pass works on blocks of 8 clusters (or of 8 grid points), whatever the width of a vector.
  */
 #define BLOCK 8
 
@@ -14,8 +14,9 @@ ALWAYS_INLINE int FN(load_counts)(const int32_t *row, int64_t k, int64_t K, doub
     return any != 0;
 }
 
-/* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Level row l of the
- * first column is row 0 of `table`. scratch: 8 doubles a level of the widest column. The id of a draw is (level row, k). */
+/* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Row 0 of `table`
+ * is the first column's first level. scratch: 8 doubles per level of the widest column. The id of a draw is (level row,
+ * k). */
 static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const int64_t *offsets,
                             int64_t first, int64_t last, int64_t K, float *table, double *scratch) {
     for (int64_t c = first; c < last; c++)
@@ -45,7 +46,7 @@ static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const 
         }
 }
 
-/* out[n] = log Gamma(n + a) of n = 0, ..., n_kept - 1, a multiple of 8 */
+/* out[n] = log Gamma(n + a) for n = 0, ..., n_kept - 1; n_kept is a multiple of 8 */
 static void FN(keep_log_gammas)(double a, int64_t n_kept, double *out) {
     for (int64_t n = 0; n < n_kept; n += N_DOUBLE) {
         vd x;
@@ -54,7 +55,7 @@ static void FN(keep_log_gammas)(double a, int64_t n_kept, double *out) {
     }
 }
 
-/* out[j] = log Gamma(n[j] + a), as it was kept where all n are small */
+/* out[j] = log Gamma(n[j] + a), from the cache if all n are small */
 ALWAYS_INLINE void FN(log_gammas_of)(const int64_t n[BLOCK], double a, const double *kept, int64_t n_kept, double *out) {
     int64_t most = 0;
     for (int j = 0; j < BLOCK; j++) most |= n[j];
@@ -67,7 +68,7 @@ ALWAYS_INLINE void FN(log_gammas_of)(const int64_t n[BLOCK], double a, const dou
         *(FN(vd_loose) *)(out + j) = FN(log_gamma)(*(FN(vd_loose) *)(out + j) + a);
 }
 
-/* 8 counts of a row of levels, 0 behind its end; 0 where all of them are */
+/* 8 counts of a level row, 0 beyond its end; returns 0 if all of them are */
 ALWAYS_INLINE int64_t FN(load_whole)(const int32_t *row, int64_t k, int64_t K, int64_t out[BLOCK]) {
     int64_t any = 0;
     for (int j = 0; j < BLOCK; j++) any |= out[j] = k + j < K ? row[k + j] : 0;
@@ -76,8 +77,8 @@ ALWAYS_INLINE int64_t FN(load_whole)(const int32_t *row, int64_t k, int64_t K, i
 
 /* Log marginal likelihood of columns first..last-1: by_column[c - first] over all clusters, and added to by_cluster[k]
  * over these columns (docs/math.md 1.3). K8 = K rounded up to 8; by_cluster has room for K8. kept: for each column, log
- * Gamma of whole numbers below n_kept plus the pseudo-count of all its levels, and plus their sum; NULL: they are worked
- * out. */
+ * Gamma of whole numbers below n_kept plus the pseudo-count of all its levels, and plus their sum; NULL if they are not
+ * cached. */
 static void FN(marginals)(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first, int64_t last,
                           int64_t K, const double *const *kept, int64_t n_kept, double *by_column, double *by_cluster) {
     for (int64_t c = first; c < last; c++) {
@@ -148,7 +149,7 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
     }
 }
 
-/* The same where level l has the pseudo-count grid[g] base[l]. A rising factorial of few factors is their product. */
+/* The same if level l has pseudo-count grid[g] base[l]. A rising factorial of few factors is computed as a product. */
 static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K,
                                     const double *grid, int64_t G8, const double *base, int64_t *observed,
                                     double *scores) {
@@ -190,10 +191,10 @@ static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, in
     }
 }
 
-/* score[c][k] = log probability, over a share ~ Beta(spread, spread) of every level of column c, missing cells too, that
- * the cells of clusters `label` and k fall to these two as they do: sum over levels of log B(n_k + spread, n_label +
- * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8; one, two: log Gamma functions of whole numbers plus spread and
- * plus twice it, as they were kept. */
+/* score[c][k] = log probability, over a share ~ Beta(spread, spread) for every level of column c, including missing
+ * cells, that the cells of clusters `label` and k are divided between the two as observed: sum over levels of log B(n_k
+ * + spread, n_label + spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8; one, two: cached
+ * log Gamma functions of whole numbers plus spread and plus twice it. */
 static void FN(shares)(const int32_t *levels, const int64_t *offsets, int64_t C, int64_t K, int64_t label, double spread,
                        const double *one, const double *two, int64_t n_kept, double *score) {
     int64_t K8 = (K + BLOCK - 1) / BLOCK * BLOCK;
@@ -216,7 +217,7 @@ static void FN(shares)(const int32_t *levels, const int64_t *offsets, int64_t C,
     }
 }
 
-/* out[k] = log of the sum over i of exp(score[i][k]), K8 of each of n; score is changed */
+/* out[k] = log of the sum over i < n of exp(score[i][k]), k < K8; score is (n, K8) */
 static void FN(log_sums)(double *score, int64_t n, int64_t K8, double *out) {
     for (int64_t k = 0; k < K8; k += N_DOUBLE) {
         vd top = *(FN(vd_loose) *)(score + k), total = SPREAD(0.0);

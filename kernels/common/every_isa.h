@@ -4,8 +4,8 @@
  *     #include "every_isa.h"
  *
  * LOOPS is included with vectors of 16, 32 and 64 bytes (MB_BYTES), and writes its names as FN(name), which adds the
- * set's suffix. DISPATCH(name, ...) of isa.h calls the one in use. All give the same bits (lanes.h), so the choice is
- * one of speed alone.
+ * set's suffix. DISPATCH(name, ...) of isa.h calls the one in use. All give the same bits (lanes.h), so the choice
+ * affects only speed.
  */
 #include "isa.h"
 

@@ -1,4 +1,4 @@
-/* Rows that a pass reads out of order, or skips between, are fetched into the cache some rows ahead. */
+/* Prefetching of rows that a pass reads out of order, or skips between, some rows ahead. */
 #ifndef MPIBAYES_FETCH_H
 #define MPIBAYES_FETCH_H
 #include <stdint.h>

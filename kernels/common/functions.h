@@ -1,4 +1,4 @@
-/* log Gamma of doubles, one at a time: the rational approximations of Cephes' lgam, which SciPy's gammaln is.
+/* log Gamma of doubles, one at a time: the rational approximations of Cephes' lgam, as in SciPy's gammaln.
  *
  * The same operations in the same order, with the C library's logarithm: the same bits as SciPy on the same machine.
  */

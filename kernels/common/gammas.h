@@ -1,8 +1,8 @@
 /* Gamma functions and keyed gamma, normal and uniform draws, in vectors of doubles. Included once for every instruction
  * set (updates.h).
  *
- * A draw has an id, and its random words are the Philox blocks of that id, one block an attempt: it does not depend on
- * what else is drawn, in which order, or by whom. All operations work lane by lane, so no bit depends on the width.
+ * A draw has an id, and its random words are the Philox blocks of that id, one block per attempt: it does not depend on
+ * other draws, their order, or the rank. All operations work lane by lane, so no bit depends on the width.
  */
 
 /* exp(x) for x <= 0, relative error below 4e-16; 0 below -708 and for -infinity */
@@ -82,8 +82,8 @@ ALWAYS_INLINE void FN(words_of)(const stream_key *key, const uint64_t *id, uint6
     }
 }
 
-/* log of Gamma(shape, 1) draws by Marsaglia & Tsang (2000). Shapes below 1 are drawn as G(a) = G(a + 1) U^(1/a), in logs,
- * so that nothing underflows (docs/math.md 2.1). */
+/* Log of Gamma(shape, 1) draws by Marsaglia & Tsang (2000). Shapes below 1 are drawn as G(a) = G(a + 1) U^(1/a), in
+ * logs, so that nothing underflows (docs/math.md 2.1). */
 ALWAYS_INLINE vd FN(log_gamma_draw)(const stream_key *key, vd shape, const uint64_t *id) {
     uint64_t word[4][N_DOUBLE];
     vl small = shape < 1.0, missing = ~(vl){0};

@@ -1,12 +1,12 @@
-/* Real and count columns in the global update: marginal likelihoods, and hyperparameters drawn from their grids. Included
- * once for every instruction set (updates.h).
+/* Real and count columns in the global update: marginal likelihoods, and draws of hyperparameters from their grids.
+ * Included once for every instruction set (updates.h).
  *
- * Statistics are [column][cluster], K clusters side by side without padding. Blocks of 8 clusters are what a pass works
- * on, whatever the width of a vector; sums over clusters are those of blocks, in order.
+ * Statistics are [column][cluster], K clusters side by side without padding. A pass works on blocks of 8 clusters,
+ * whatever the width of a vector; sums over clusters add the blocks in order.
  */
 #define BLOCK 8
 
-/* log x of any x >= 0, subnormal ones too; infinity and NaN as they are */
+/* log x for any x >= 0, subnormal ones included; infinity and NaN are returned unchanged */
 ALWAYS_INLINE vd FN(log_any)(vd x) {
     vl small = x < 0x1p-1022;
     vd found = vlog(SELECT(small, x * 0x1p54, x)) - SELECT(small, SPREAD(54.0 * LOG_TWO), SPREAD(0.0)) + (x - x);
@@ -43,7 +43,7 @@ ALWAYS_INLINE vd FN(normal_by_nu)(double nu0, vd n) {
     return (FN(log_gamma)(0.5 * (nu0 + n)) - FN(log_gamma)(SPREAD(0.5 * nu0))) - (0.5 * LOG_PI) * n;
 }
 
-/* The rest of it. h: mean, kappa, nu, variance. */
+/* The remaining terms. h: mean, kappa, nu, variance. */
 ALWAYS_INLINE vd FN(normal_rest)(const double *h, vd n, vd mean, vd scatter) {
     vd kappa = h[1] + n, nu = h[2] + n, off = h[0] - mean, alone = SPREAD(h[2] * h[3]);
     vd spread = (alone + scatter) + (n * h[1] / kappa) * (off * off);
@@ -58,7 +58,7 @@ ALWAYS_INLINE vd FN(poisson_cells)(const double *h, vd n, vd sum) {
     return of_shape + (h[0] * FN(log_any)(SPREAD(h[1])) - (shape + sum) * FN(log_any)(h[1] + n));
 }
 
-/* score[0..7] of a block under the hyperparameters h; by_nu: what is known of it, or NULL */
+/* score[0..7] of a block under the hyperparameters h; by_nu: its normal_by_nu if computed already, or NULL */
 ALWAYS_INLINE void FN(score_block)(const numbers_t *s, const double *h, const FN(block) *of, const double *by_nu,
                                    double *score) {
     for (int j = 0; j < BLOCK; j += N_DOUBLE) {
@@ -76,7 +76,7 @@ ALWAYS_INLINE void FN(score_block)(const numbers_t *s, const double *h, const FN
 }
 
 /* Log marginal likelihood of columns first..last-1: by_column[c - first] over all clusters, and added to by_cluster[k]
- * over these columns. hyper: F numbers a column. */
+ * over these columns. hyper: F numbers per column. */
 static void FN(number_marginals)(const numbers_t *s, const double *hyper, int64_t F, int64_t first, int64_t last,
                                  double *by_column, double *by_cluster) {
     FN(block) of;
@@ -94,8 +94,8 @@ static void FN(number_marginals)(const numbers_t *s, const double *hyper, int64_
     }
 }
 
-/* The number of a grid point drawn by log weights score[0..G-1], or -1 where these are no numbers. score has room for G
- * rounded up to 8. */
+/* Draw the index of a grid point by log weights score[0..G-1]; -1 if these are NaN. score has room for G rounded up to
+ * 8. */
 static int64_t FN(pick)(double *score, int64_t G, double u) {
     double top = -INFINITY, total = 0, below;
     int64_t G8 = (G + BLOCK - 1) / BLOCK * BLOCK, found = 0;
@@ -114,8 +114,8 @@ static int64_t FN(pick)(double *score, int64_t G, double u) {
 }
 
 /* Draw the hyperparameters of columns first..last-1 from their grids, one after another given the others, by uniforms
- * u[c - first][f]. hyper: F numbers a column, changed in place. scores: room for the longest grid rounded up to 8. Returns
- * 0 where a weight is not a number. */
+ * u[c - first][f]. hyper: F numbers per column, changed in place. scores: room for the longest grid rounded up to 8.
+ * Returns 0 if a weight is NaN. */
 static int FN(draw_numbers)(const numbers_t *s, double *hyper, int64_t F, int64_t first, int64_t last, const grid_t *grid,
                             const double *u, double *scores) {
     enum { NU = 2 };

@@ -1,5 +1,5 @@
-/* The instruction set in use, and the call of a loop that was compiled for each (every_isa.h). Compilers without GCC's
- * target pragma, and other processors, have the baseline alone.
+/* The instruction set in use, and the dispatch to loops compiled for each (every_isa.h). Compilers without GCC's target
+ * pragma, and other processors, have only the baseline.
  */
 #ifndef MPIBAYES_ISA_H
 #define MPIBAYES_ISA_H

@@ -1,7 +1,7 @@
-/* Vectors of the width MB_BYTES, their exponential and logarithm. Included once for every instruction set (every_isa.h).
+/* Vectors of MB_BYTES bytes, their exponential and logarithm. Included once for every instruction set (every_isa.h).
  *
- * Every operation works lane by lane, or reduces 16 lanes by the one tree lane j + lane j + 8, + 4, + 2, + 1. Products
- * and sums are never fused (-ffp-contract=off). So no result bit depends on the width.
+ * Every operation works lane by lane, or reduces 16 lanes by the same tree: lane j + lane j + 8, + 4, + 2, + 1.
+ * Products and sums are never fused (-ffp-contract=off). So no result bit depends on the width.
  */
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -36,7 +36,7 @@ DEFINE_LOG(FN(vlog), vd, vul, AS_VUL, AS_VD)
 #define SPREAD(x) ((x) - (vd){0}) /* a scalar in every lane; x - 0 is x, also for -0 */
 #define SELECT(mask, a, b) ((vd)(((vl)(mask) & (vl)(a)) | (~(vl)(mask) & (vl)(b))))
 
-/* in which lanes a comparison holds, a bit a lane */
+/* lanes in which a comparison holds, one bit per lane */
 ALWAYS_INLINE int FN(lanes)(vl mask) {
 #if MB_BYTES == 64
     return _mm512_movepi64_mask((__m512i)mask);
@@ -49,7 +49,7 @@ ALWAYS_INLINE int FN(lanes)(vl mask) {
 #endif
 }
 
-/* whether it holds in some lane */
+/* 1 if it holds in any lane */
 ALWAYS_INLINE int FN(any)(vl mask) { return FN(lanes)(mask) != 0; }
 
 /* the greater and the lesser, lane by lane; b where a lane is NaN */
@@ -67,7 +67,7 @@ ALWAYS_INLINE int FN(any)(vl mask) { return FN(lanes)(mask) != 0; }
 #define LESS(a, b) SELECT((a) < (b), a, b)
 #endif
 
-/* N_FLOAT float64 as one vector of float32 (what compilers make of the plain form goes through memory) */
+/* N_FLOAT float64 as one vector of float32 (compilers send the plain form through memory) */
 ALWAYS_INLINE vf FN(narrow)(vd a, vd b) {
 #if MB_BYTES == 64
     return (vf)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)a)), _mm512_cvtpd_ps((__m512d)b), 1);
@@ -121,7 +121,7 @@ ALWAYS_INLINE void FN(widen)(vf x, vd *low, vd *high) {
 #define ZIP_HIGH_F 2, 6, 3, 7
 #endif
 
-/* The perfect shuffle of a deck held in vectors: what stood at e comes to 2 e, the upper half between. Three of them
+/* The perfect shuffle of a deck held in vectors: entry e moves to 2 e, with the upper half in between. Three of them
  * turn 8 rows of m numbers into m columns of 8. */
 ALWAYS_INLINE void FN(riffle_doubles)(vd deck[64 / N_DOUBLE]) {
     enum { HALF = 32 / N_DOUBLE };
@@ -157,8 +157,8 @@ ALWAYS_INLINE vd FN(greatest)(vd x) {
 }
 
 /* 2^x for x <= 0 in float32, relative error below 2e-7; 0 below -125 and for -infinity, NaN for NaN. Adding 1.5 * 2^23
- * rounds to a whole number and leaves it in the low bits; what is left, at most 1/2, goes into a polynomial that was
- * fitted for the least greatest relative error (9e-8) with 2^0 = 1. */
+ * rounds to a whole number and leaves it in the low bits; the remainder, at most 1/2, goes into a polynomial fitted for
+ * the smallest maximal relative error (9e-8) with 2^0 = 1. */
 ALWAYS_INLINE vf FN(vexp2)(vf x) {
     const float shifter = 12582912.0f;
     vf t = x + shifter;
@@ -179,14 +179,14 @@ ALWAYS_INLINE void FN(fold16)(const vf x[16 / N_FLOAT], vd part[8 / N_DOUBLE]) {
     _Pragma("GCC unroll 8") for (int i = 0; i < 8 / N_DOUBLE; i++) part[i] = wide[i] + wide[i + 8 / N_DOUBLE];
 }
 
-/* the rest of the tree: sum of 8 lanes, N_DOUBLE of them a vector */
+/* the rest of the tree: sum of 8 lanes, N_DOUBLE per vector */
 ALWAYS_INLINE double FN(sum8)(const vd part[8 / N_DOUBLE]) {
     double lane[8];
     for (int i = 0; i < 8 / N_DOUBLE; i++) *(FN(vd_loose) *)(lane + i * N_DOUBLE) = part[i];
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* the same for 8 rows at once: the sum of row j comes to lane j */
+/* the same for 8 rows at once: lane j gets the sum of row j */
 ALWAYS_INLINE void FN(sum8_of_8)(vd rows[64 / N_DOUBLE], vd sums[8 / N_DOUBLE]) {
     enum { N = 8 / N_DOUBLE };
     for (int round = 0; round < 3; round++) FN(riffle_doubles)(rows);
@@ -195,7 +195,7 @@ ALWAYS_INLINE void FN(sum8_of_8)(vd rows[64 / N_DOUBLE], vd sums[8 / N_DOUBLE]) 
                   + ((rows[i + N] + rows[i + 5 * N]) + (rows[i + 3 * N] + rows[i + 7 * N]));
 }
 
-/* logarithms of an array in place; n is padded to a multiple of 8 by the caller, with ones */
+/* Logarithms of an array in place; the caller pads n to a multiple of 8 with ones. */
 ALWAYS_INLINE void FN(log_array)(double *x, int64_t n) {
     for (int64_t i = 0; i < n; i += N_DOUBLE) *(vd *)(x + i) = vlog(*(const vd *)(x + i));
 }

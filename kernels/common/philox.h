@@ -39,8 +39,8 @@ static inline void philox_block(const uint64_t counter[4], uint64_t seed, uint64
     for (int j = 0; j < 4; j++) out[j] = c[j];
 }
 
-/* the blocks of counter[0] and of counter[0] + 1 at once: each round waits for the one before, so two go nearly as fast
- * as one */
+/* The blocks of counter[0] and of counter[0] + 1 at once: each round waits for the previous one, so two take hardly
+ * longer than one. */
 static __attribute__((noinline, unused)) void philox_pair(const uint64_t counter[4], uint64_t seed, uint64_t purpose,
                                                           uint64_t out[8]) {
     uint64_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
@@ -76,7 +76,7 @@ static inline uint64_t philox_word(philox_stream *s, uint64_t row) {
     return s->words[row & 7];
 }
 
-/* one of 0..n-1; the probabilities differ from 1/n by less than 2^-64 */
+/* A draw from 0..n-1; the probabilities differ from 1/n by less than 2^-64. */
 static inline int64_t philox_below(uint64_t word, int64_t n) {
     return (int64_t)(((unsigned __int128)word * (uint64_t)n) >> 64);
 }

@@ -1,6 +1,6 @@
-/* Numbers of tables of Chinese restaurants (Antoniak 1974): of n customers, of whom the i-th, counted from 0, opens a table
- * with probability a / (a + i). Customers that seldom do are skipped: the next candidate comes after a geometric number
- * of them, as if all opened one as often as the first, and opens one with the ratio of the two probabilities.
+/* Numbers of tables in Chinese restaurants (Antoniak 1974) with n customers; customer i, from 0, opens a table with
+ * probability a / (a + i). Rare openings are skipped to: the next candidate comes after a geometric number of
+ * customers, as if all opened tables as often as the first, and is accepted with the ratio of the two probabilities.
  */
 #ifndef MPIBAYES_RESTAURANTS_H
 #define MPIBAYES_RESTAURANTS_H
@@ -30,7 +30,7 @@ static inline int64_t tables_of(word_source *s, int64_t n, double a) {
     return opened;
 }
 
-/* tables[l]: of level row l in all K clusters; rows with beta 0 have none */
+/* tables[l]: number of tables of level row l in all K clusters; rows with beta 0 have none */
 static inline void draw_tables(const stream_key *key, const int32_t *levels, const double *beta, int64_t L, int64_t K,
                                int64_t *tables) {
     for (int64_t l = 0; l < L; l++) {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-#define APART static __attribute__((noinline)) /* a loop of its own, so that it has all the registers */
+#define APART static __attribute__((noinline)) /* not inlined, so that the loop has all the registers */
 #define HALF_LOG_TWO_PI 0.91893853320467274178
 #define LOG2_E 1.44269504088896340736
 #define LOG_TWO 6.93147180559945309417e-01
@@ -24,11 +24,11 @@ ALWAYS_INLINE double double_of_bits(uint64_t u) {
     return both.d;
 }
 
-/* Natural logarithm of a positive normal number, within 2 ulp: x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)),
- * s = f / (2 + f), log(1 + f) = 2 s + s R(s^2), R being the polynomial of fdlibm's e_log.c. D is the floating type, U
- * the unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low
+/* Natural logarithm of a positive normal number, within 2 ulp: x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), s =
+ * f / (2 + f), log(1 + f) = 2 s + s R(s^2), R being the polynomial of fdlibm's e_log.c. D is the floating type, U the
+ * unsigned integer type of the same shape; TO_U and TO_D reinterpret bits. 2^52 + exponent is the double whose low
  * mantissa bits are the exponent, which converts it without an instruction that older processors lack. Infinity and NaN
- * come out as numbers: callers see to it that they do not come in. */
+ * give finite results: callers must not pass them. */
 #define DEFINE_LOG(NAME, D, U, TO_U, TO_D)                                                                             \
     ALWAYS_INLINE D NAME(D x) {                                                                                        \
         U t = TO_U(x) + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);                                               \
@@ -42,10 +42,10 @@ ALWAYS_INLINE double double_of_bits(uint64_t u) {
     }
 DEFINE_LOG(log_finite, double, uint64_t, bits_of_double, double_of_bits)
 
-/* the same, and NaN for infinity and NaN */
+/* the same, but NaN for infinity and NaN */
 ALWAYS_INLINE double log_positive(double x) { return log_finite(x) + (x - x); }
 
-/* log(x), with log(x <= 0) = -infinity: the weight of something that cannot be chosen */
+/* log(x), with log(x <= 0) = -infinity: the weight of an impossible candidate */
 ALWAYS_INLINE double log_or_never(double x) { return x > 0 ? log_positive(x) : -INFINITY; }
 
 /* log(1 + 1/b), b > 0, without cancellation for large b: 2 atanh(1 / (2 b + 1)) */
@@ -83,9 +83,9 @@ static inline double log_factorial(double x) {
     return log_positive(product);
 }
 
-/* Terms of a count x in its likelihood that are the same in every cluster: log x!, and for x >= 16 the part of Loader's
+/* Terms in the likelihood of a count x that are the same in every cluster: log x!, and for x >= 16 the part of Loader's
  * form that depends on x alone (scores.h). Counts are mostly small and these are needed for every cell, so the first
- * ones are kept; so are their scores in a new cluster (scores.h). */
+ * ones are cached; so are their scores in a new cluster (scores.h). */
 #define N_COUNTS_KEPT 1024
 typedef struct { double log_factorial, saddle; } count_t;
 static count_t counts_kept[N_COUNTS_KEPT];

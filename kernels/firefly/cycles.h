@@ -2,12 +2,12 @@
 #ifndef MPIBAYES_FIREFLY_CYCLES_H
 #define MPIBAYES_FIREFLY_CYCLES_H
 
-typedef struct { /* one entry a cycle, theta one row */
+typedef struct { /* one entry per cycle, for theta one row */
     double *theta, *log_density, *acceptance, *step_size;
     int64_t *bright, *queries_theta, *queries_z;
 } record_t;
 
-/* gaps of the bright rows at theta (padded: scratch of (K, W)), with the bounds as they are now */
+/* Recompute the gaps of the bright rows at theta (padded: scratch of (K, W)), with the present bounds. */
 static inline void refresh_lights(lights_t *l, const double *theta, double *padded) {
     const model_t *m = l->model;
     block_t rows;
@@ -18,7 +18,7 @@ static inline void refresh_lights(lights_t *l, const double *theta, double *padd
     all_gaps(m, &rows, padded, l->now.gap, l->scratch);
 }
 
-/* 0 when there is no memory; then the cycle at hand is not complete */
+/* Run cycles; returns 0 if memory runs out: the current cycle is then incomplete. */
 static inline int run_cycles(lights_t **lights, int64_t n_shards, target_t *t, const mover_t *m, double *theta,
                              double *tuning, double goal, double q_factor, int explicit, int64_t n_steps, uint64_t seed,
                              uint64_t first_cycle, uint64_t chain, int64_t n_cycles, int64_t adapting_until,

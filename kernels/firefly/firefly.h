@@ -5,7 +5,7 @@
 #include "philox.h"
 #include "special.h"
 
-/* words of 4 n_blocks consecutive rows of a stream */
+/* Words of 4 n_blocks consecutive rows of a stream. */
 static inline void philox_fill(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain,
                                uint64_t first_block, int64_t n_blocks, uint64_t *out) {
     uint64_t counter[4] = {first_block, sub, cycle, chain};

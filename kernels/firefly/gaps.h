@@ -46,7 +46,7 @@ ALWAYS_INLINE vd FN(log_two_cosh)(vd s, vd *slope) {
     return 0.5 * size + vlog(1.0 + e);
 }
 
-/* log L~ = log(e^gap - 1), -infinity for a gap of 0; *weight = 1 / (1 - e^-gap), what turns slopes of the gap into
+/* log L~ = log(e^gap - 1), -infinity for a gap of 0; *weight = 1 / (1 - e^-gap), the factor from slopes of the gap to
  * slopes of log L~ */
 ALWAYS_INLINE vd FN(log_brightness)(vd gap, vd *weight) {
     vd rest;
@@ -57,7 +57,7 @@ ALWAYS_INLINE vd FN(log_brightness)(vd gap, vd *weight) {
 
 /* ---- eight rows: eta (K, 8) linear predictors in, slopes (K, 8) in eta out; bounds and y by row ---- */
 
-typedef struct { /* pointers to eight rows; the last ones repeat the first when there are fewer */
+typedef struct { /* pointers to eight rows; if there are fewer, the first one is repeated */
     const float *x[8];
     const double *bounds[8];
     double y[8];
@@ -111,7 +111,7 @@ ALWAYS_INLINE vd FN(log_sum)(int64_t n_classes, const double *eta, double *p, in
 }
 
 /* bounds: log g_k, then g_k, the probabilities at the touching point. Boehning's bound depends on d = eta - log g up to
- * a constant, so log g does for psi, and no g underflows in what follows. */
+ * a constant, so log g serves as psi, and no g underflows below. */
 ALWAYS_INLINE void FN(gaps_softmax)(const model_t *m, const eight_t *rows, const double *eta, double *gap,
                                     double *slope) {
     int64_t n_classes = m->n_classes;
@@ -164,7 +164,7 @@ ALWAYS_INLINE void FN(likelihoods)(const model_t *m, const eight_t *rows, const 
     }
 }
 
-/* bounds (8, B) that touch at eta */
+/* bounds (8, B) that are tight at eta */
 ALWAYS_INLINE void FN(touch)(const model_t *m, const double *y, const double *eta, double *scratch, double *bounds) {
     int64_t n_bounds = m->n_bounds, n_classes = m->n_classes;
     EACH_LANE(j) {

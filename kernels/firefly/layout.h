@@ -1,7 +1,7 @@
-/* Data that the Firefly loops read and write, and the memory of bright rows.
+/* Data that the Firefly loops read and write, and the storage of bright rows.
  *
- * Parameters are (K, D) flattened, one block of D coefficients a class (K = 1 but for softmax); loops use them padded
- * with zeros to (K, W), W = D rounded up to 8, as rows are.
+ * Parameters are (K, D) flattened, one block of D coefficients per class (K = 1 except for softmax); loops use them
+ * padded with zeros to (K, W), W = D rounded up to 8, like rows.
  */
 #ifndef MPIBAYES_FIREFLY_LAYOUT_H
 #define MPIBAYES_FIREFLY_LAYOUT_H
@@ -27,17 +27,17 @@ typedef struct { /* n rows, contiguous */
     const double *bounds; /* (n, B) */
 } block_t;
 
-/* A square matrix in single precision, row-major, stride a multiple of 32. Of the columns 32 c..32 c + 31 only rows
- * first[c]..last[c] - 1 are not 0. */
+/* A square matrix in single precision, row-major, stride a multiple of 32. In columns 32 c..32 c + 31 only rows
+ * first[c]..last[c] - 1 are nonzero. */
 typedef struct {
     int64_t stride;
     const float *value;
     const int64_t *first, *last;
 } banded_t;
 
-enum { GROUPS = 4 }; /* of eight rows, that go through a stage of a loop together */
+enum { GROUPS = 4 }; /* groups of eight rows that go through a stage of a loop together */
 
-/* doubles of scratch that loops over rows want: linear predictors and slopes of GROUPS groups, bounds of eight rows */
+/* Doubles of scratch for loops over rows: linear predictors and slopes of GROUPS groups, bounds of eight rows. */
 static inline int64_t rows_scratch(const model_t *m) { return 16 * GROUPS * m->n_classes + 8 * m->n_bounds; }
 
 /* ---- the bright rows of a shard, copied side by side so that they stay in cache ---- */
@@ -47,14 +47,14 @@ typedef struct {
     int32_t *row; /* positions in the shard, ascending */
     double *gap, *y, *bounds;
     float *x;
-    uint8_t *keep; /* which rows stay bright in the sweep at hand */
+    uint8_t *keep; /* 1 for rows that stay bright in the current sweep */
 } bright_t;
 
-typedef struct { /* `next` is what a sweep builds; then the two change places */
+typedef struct { /* a sweep builds `next`, then swaps the two */
     const model_t *model;
     block_t rows;
     bright_t now, next;
-    int64_t n_fresh, fresh_capacity; /* rows that a sweep lit */
+    int64_t n_fresh, fresh_capacity; /* rows lit by a sweep */
     int32_t *fresh_row;
     double *fresh_gap;
     double *scratch;
@@ -67,7 +67,7 @@ static inline void free_bright(bright_t *b) {
     memset(b, 0, sizeof *b);
 }
 
-/* room for n rows in an empty list; 0 when there is no memory */
+/* Make room for n rows in an empty list; returns 0 if memory runs out. */
 static inline int reserve_bright(bright_t *b, const model_t *m, int64_t n) {
     if (n <= b->capacity) return 1;
     int64_t capacity = n + n / 2 + 64;
@@ -86,7 +86,7 @@ static inline int reserve_bright(bright_t *b, const model_t *m, int64_t n) {
     return 1;
 }
 
-/* room for n rows in the list of rows just lit, which keeps what it holds; 0 when there is no memory */
+/* Make room for n rows in the list of rows just lit, keeping its contents; returns 0 if memory runs out. */
 static inline int reserve_fresh(lights_t *l, int64_t n) {
     if (n <= l->fresh_capacity) return 1;
     int64_t capacity = n + n / 2 + 64;
@@ -112,8 +112,8 @@ static inline void copy_row(const model_t *m, bright_t *to, const float *x, doub
     to->y[i] = y, to->row[i] = row, to->gap[i] = gap;
 }
 
-/* Bright rows that are kept, and those just lit, in order of position. Both lists are sorted and have no row in common.
- * 0 when there is no memory; then nothing has changed. */
+/* Merge the bright rows that are kept with those just lit, by position. Both lists are sorted and disjoint. Returns 0
+ * if memory runs out; then nothing has changed. */
 static inline int merge_lights(lights_t *l) {
     const model_t *m = l->model;
     const bright_t *old = &l->now;

@@ -1,13 +1,14 @@
-/* Brightness of the rows of one shard: all anew, or one sweep. Included once for every instruction set (every_isa.h).
+/* Brightness of the rows of one shard: drawn afresh, or one sweep. Included once for every instruction set
+ * (every_isa.h).
  *
  * Leaves invariant: P(z_n = 1 | theta) = 1 - e^-gap, independently (docs/math.md 4.1). A sweep visits each row at most
- * once (docs/math.md 4.3, 4.5): rows that were bright at its start, and positions reached by Geometric(q) skips.
- * Cost: n q dot products and gaps. Random words: bright row m has word m (implicit only; then up to the next multiple
- * of 4), and every eight hits have the next sixteen: eight for the skips that lead to them, eight for the decisions.
+ * once (docs/math.md 4.3, 4.5): rows that were bright at its start, and positions reached by Geometric(q) skips. Cost:
+ * n q dot products and gaps. Random words: bright row m has word m (implicit only; then up to the next multiple of 4),
+ * and every eight hits have the next sixteen: eight for the skips that lead to them, eight for the decisions.
  */
-enum { FN(BATCH) = 256, FN(AHEAD) = 3 }; /* rows decided together; groups of eight rows fetched before they are used */
+enum { FN(BATCH) = 256, FN(AHEAD) = 3 }; /* rows decided together; groups of eight rows by which prefetching is ahead */
 
-/* word -> [1, 2), of which 2 - t is uniform on (0, 1] and t - 1 on [0, 1) */
+/* t in [1, 2) from a word; 2 - t is uniform on (0, 1] and t - 1 on [0, 1). */
 ALWAYS_INLINE vd FN(one_to_two)(vul word) { return (vd)((word >> 12) | 0x3ff0000000000000ull); }
 
 ALWAYS_INLINE void FN(fetch)(const lights_t *l, int64_t row) {
@@ -20,7 +21,7 @@ ALWAYS_INLINE void FN(fetch)(const lights_t *l, int64_t row) {
     if (l->model->likelihood == STUDENT) __builtin_prefetch(l->rows.y + row);
 }
 
-/* Lights those of n dark rows for which u q < L~, or u < 1 - e^-gap when they are drawn `anew`; u + 1 is one_to_two. */
+/* Light each of n dark rows with u q < L~, or with u < 1 - e^-gap if drawn `anew`; u + 1 is one_to_two. */
 static void FN(light_rows)(lights_t *l, const double *theta, double q, int anew, const int32_t *row,
                            const double *one_to_two, int64_t n) {
     const model_t *m = l->model;
@@ -56,7 +57,7 @@ static void FN(light_rows)(lights_t *l, const double *theta, double q, int anew,
     }
 }
 
-/* every row from its conditional, by the word of its position; 0 when there is no memory */
+/* Draw every row from its conditional, by the word of its position; returns 0 if memory runs out. */
 static int FN(draw_lights)(lights_t *l, const double *theta, uint64_t seed, uint64_t cycle, uint64_t chain,
                            uint64_t shard) {
     uint64_t word[FN(BATCH)] __attribute__((aligned(64)));
@@ -75,7 +76,7 @@ static int FN(draw_lights)(lights_t *l, const double *theta, uint64_t seed, uint
     return merge_lights(l);
 }
 
-/* One sweep; returns how many gaps it evaluated, -1 when there is no memory. */
+/* One sweep; returns the number of gaps evaluated, -1 if memory runs out. */
 static int64_t FN(sweep_lights)(lights_t *l, const double *theta, double q, int explicit, uint64_t seed,
                                 uint64_t cycle, uint64_t chain, uint64_t shard) {
     int64_t n = l->rows.n, n_bright = l->now.n, position = -1, queries = 0, waiting = 0, i = 0;

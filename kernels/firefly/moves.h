@@ -42,7 +42,7 @@ static inline void draw_normals(sequence_t *s, double *out, int64_t n, double *s
     for (int64_t i = 0; i < n_pairs; i++) out[2 * i] *= scratch[i], out[2 * i + 1] *= scratch[i];
 }
 
-/* out = W p for a matrix W' and the other way round: p' W' */
+/* out = p' A, which is W p for A = W', and W' p for A = W; a copy of p for NULL */
 static inline void apply(const mover_t *m, const banded_t *matrix, const double *p, double *out) {
     if (matrix) multiply_banded(matrix, p, out);
     else memcpy(out, p, 8 * (size_t)m->n_parameters);
@@ -74,7 +74,7 @@ static inline double move_hamiltonian(const mover_t *m, target_t *t, double *the
         apply(m, m->transposed, momentum, image); /* W p */
         for (int64_t p = 0; p < n; p++) place[p] += step * image[p];
         after = evaluate(t, place, gradient, of_rows);
-        if (!is_number(after)) return 0.0; /* the way back meets the same point */
+        if (!is_number(after)) return 0.0; /* the reverse trajectory meets the same point */
     }
     apply(m, m->w, gradient, image);
     for (int64_t p = 0; p < n; p++) momentum[p] += 0.5 * step * image[p];
@@ -104,7 +104,7 @@ static inline double move_random_walk(const mover_t *m, target_t *t, double *the
     return accept;
 }
 
-enum { SLICE_STEPS = 100, SLICE_SHRINKS = 200 }; /* bounds on the work; the first is Neal's m */
+enum { SLICE_STEPS = 100, SLICE_SHRINKS = 200 }; /* limits on the work; the first is Neal's m */
 
 /* Along a direction uniform on the sphere in u. `width` is Neal's w. The interval is stepped out at most SLICE_STEPS
  * widths, shared at random between its ends; a line that shrinks SLICE_SHRINKS times stays where it was. */
@@ -144,7 +144,7 @@ static inline double move_slice(const mover_t *m, target_t *t, double *theta, do
     return 0.0;
 }
 
-/* one update of theta, in place; returns the acceptance probability. t->n_evaluations counts from 0. */
+/* One update of theta, in place; returns the acceptance probability. t->n_evaluations restarts at 0. */
 static inline double move(const mover_t *m, target_t *t, double *theta, double step, int64_t n_steps, uint64_t seed,
                           uint64_t cycle, uint64_t chain) {
     sequence_t s = {philox_open(seed, PURPOSE_THETA, 0, cycle, chain), 0};
@@ -166,9 +166,9 @@ enum { STEP = 0, STEP_AVERAGE = 1, N_ADAPTED = 2, MEAN_BRIGHT = 3, LOG_STEP = 4,
 
 static inline double exp_any(double x) { return x > 0 ? 1.0 / exp_negative(-x) : exp_negative(x); }
 
-/* Robbins & Monro (1951) on the log step size with gains t^-0.6, averaged as Hoffman & Gelman (2014) do, (6); goal <= 0
- * leaves the step alone. The bright count is a mean over all cycles in which later ones weigh more, in proportion to
- * their number, so that it forgets the start and does not end on the noise of the last ones. */
+/* Robbins & Monro (1951) on the log step size with gains t^-0.6, averaged as in Hoffman & Gelman (2014), (6); goal <= 0
+ * leaves the step unchanged. The bright count is a mean over all cycles, each weighted in proportion to its number, so
+ * that it forgets the start without depending on the noise of the last ones. */
 static inline void adapt(double *tuning, double accept, double n_bright, double goal) {
     double count = tuning[N_ADAPTED] += 1.0, log_count = log_finite(count + 1.0), gain;
     gain = 2.0 / (count + 1.0);
@@ -182,8 +182,8 @@ static inline void adapt(double *tuning, double accept, double n_bright, double 
     tuning[STEP_AVERAGE] = exp_any(tuning[LOG_STEP_AVERAGE]);
 }
 
-/* probability that a sweep looks at a dark row: factor M / n, at least 1 / n; a negative factor is minus that
- * probability itself */
+/* Probability that a sweep visits a dark row: factor M / n, at least 1 / n; a negative factor is minus that
+ * probability. */
 static inline double proposal_rate(const double *tuning, double factor, double n_rows) {
     double q = factor < 0 ? -factor : factor * tuning[MEAN_BRIGHT] / n_rows;
     if (factor >= 0 && q * n_rows < 1.0) q = 1.0 / n_rows;

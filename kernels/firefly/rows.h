@@ -5,7 +5,7 @@
  */
 typedef float FN(vh_loose) __attribute__((vector_size(MB_BYTES / 2), aligned(4), may_alias)); /* N_DOUBLE floats */
 #define vh_loose FN(vh_loose)
-/* N_DOUBLE floats as doubles; the compiler's own conversion takes three instructions more */
+/* N_DOUBLE floats as doubles; the compiler's conversion takes three instructions more */
 #if MB_BYTES == 64
 #define WIDE(p) ((vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)))
 #elif MB_BYTES == 32
@@ -60,7 +60,7 @@ ALWAYS_INLINE void FN(dots)(const model_t *m, const eight_t *rows, const double 
         EACH_LANE(j) LANES(eta + j) = FN(dot)(rows->x + j, theta, m->width);
 }
 
-/* rows i..i+7 of a block, as many as there are; returns how many */
+/* Point to rows i..i+7 of a block, as far as they exist; returns their number. */
 ALWAYS_INLINE int64_t FN(take_eight)(const model_t *m, const block_t *b, int64_t i, eight_t *rows) {
     int64_t n = b->n - i < 8 ? b->n - i : 8;
     for (int64_t r = 0; r < 8; r++) {
@@ -72,7 +72,7 @@ ALWAYS_INLINE int64_t FN(take_eight)(const model_t *m, const block_t *b, int64_t
     return n;
 }
 
-/* gradient (K, W) += sum over rows of slope (K, 8) x', in row order; slopes of rows that are not there are 0 */
+/* gradient (K, W) += sum over rows of slope (K, 8) x', in row order; slopes of absent rows are 0 */
 ALWAYS_INLINE void FN(add_rows)(const model_t *m, const eight_t *rows, const double *slope, double *gradient) {
     for (int64_t k = 0; k < m->n_classes; k++, slope += 8, gradient += m->width)
         for (int64_t c = 0; c < m->width; c += N_DOUBLE) {
@@ -86,9 +86,9 @@ ALWAYS_INLINE double FN(tree_sum)(const double lane[8]) {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* Sum over a block of log L~ (gaps to `gap`), or of log L when `full`. gradient (K, W), if any, is added to. scratch:
- * see rows_scratch. Groups of eight rows go through each stage together, so that the processor works on several of the
- * long chains of a gap at once. */
+/* Sum over a block of log L~ (gaps to `gap`), or of log L if `full`. gradient (K, W), if any, is added to. scratch: see
+ * rows_scratch. Groups of eight rows go through each stage together, so that the processor overlaps several of the long
+ * dependency chains of a gap. */
 ALWAYS_INLINE double FN(sum_of)(const model_t *m, const block_t *b, const double *theta, int full, double *gap,
                                 double *gradient, double *scratch) {
     int64_t size = 8 * m->n_classes;
@@ -114,7 +114,7 @@ ALWAYS_INLINE double FN(sum_of)(const model_t *m, const block_t *b, const double
             }
         }
         if (left < 8 * groups)
-            for (int64_t r = left - 8 * (groups - 1); r < 8; r++) { /* rows that are not there */
+            for (int64_t r = left - 8 * (groups - 1); r < 8; r++) { /* absent rows */
                 value[groups - 1][r] = 0;
                 for (int64_t k = 0; k < m->n_classes; k++) slope[(groups - 1) * size + 8 * k + r] = 0;
             }
@@ -158,7 +158,7 @@ static void FN(linear)(const model_t *m, const block_t *b, const double *theta, 
     }
 }
 
-/* bounds (n, B) that touch at theta; with theta NULL, at the linear predictor or residual xi for all */
+/* bounds (n, B) that are tight at theta; with theta NULL, at the linear predictor or residual xi for all */
 static void FN(tune)(const model_t *m, const block_t *b, const double *theta, double xi, double *bounds,
                      double *scratch) {
     double *touching = scratch + 16 * m->n_classes; /* (8, B), B <= 2 K + 1 */
@@ -188,7 +188,7 @@ static void FN(combine)(const model_t *m, const block_t *b, const double *v, dou
 }
 
 /* gram (D, W) += sum of w x x', upper triangle and a little below, in row order. Blocks of rows stay in cache while
- * tiles of 4 x 2 vectors are added up in registers. */
+ * tiles of 4 x 2 vectors accumulate in registers. */
 enum { FN(GRAM_ROWS) = 64 };
 static void FN(gram)(const model_t *m, const block_t *b, const double *weight, double *gram, double *scratch) {
     int64_t width = m->width;
@@ -255,7 +255,7 @@ static void FN(multiply_banded)(const banded_t *a, const double *x, double *out)
     }
 }
 
-/* square (n) -> sqrt(-2 log square / square), what turns points of the unit disc into normals; n is padded to 8 */
+/* square (n) -> sqrt(-2 log square / square), the factor from points of the unit disc to normals; n is padded to 8 */
 static void FN(polar_scales)(double *square, int64_t n) {
     for (int64_t i = 0; i < n; i += N_DOUBLE) LANES(square + i) = -2.0 * vlog(LANES(square + i)) / LANES(square + i);
     for (int64_t i = 0; i < n; i++) square[i] = sqrt(square[i]);

@@ -1,5 +1,5 @@
-/* The log density that theta sees: log prior + sum of log B (a quadratic) + sum over bright rows of log L~
- * (docs/math.md 4.1, 4.5), or log prior + sum over all rows of log L. Cost: the rows, and K D^2 for the quadratic.
+/* The log density of theta: log prior + sum of log B (a quadratic) + sum over bright rows of log L~ (docs/math.md 4.1,
+ * 4.5), or log prior + sum over all rows of log L. Cost: the rows, and K D^2 for the quadratic.
  *
  * Order of sums: ((prior + bounds) + (shard 0 + shard 1 + ...)), values and gradients alike.
  */
@@ -8,7 +8,7 @@
 
 typedef double (*rows_function)(void *owner, const double *theta, double *gradient);
 
-typedef struct { /* one of a list of blocks, and where its gaps go */
+typedef struct { /* one of a list of blocks, and the place of its gaps */
     block_t rows;
     int64_t start;
 } part_t;
@@ -26,13 +26,13 @@ typedef struct {
     part_t *parts;
     double *gap, *gap_before; /* (n_rows,) of the last evaluation; of the last accepted state */
     double log_density;       /* of the last accepted state */
-    rows_function remote;     /* asked for the sum over rows instead, if not NULL */
+    rows_function remote;     /* computes the sum over rows instead, if not NULL */
     void *owner;
     int64_t n_evaluations;
     double *scratch; /* see target_scratch */
 } target_t;
 
-/* doubles of scratch: theta, a part's gradient, all parts' gradient, phi, S phi: (K, W) each; and that of the rows */
+/* doubles of scratch: theta, a part's gradient, all parts' gradient, phi, S phi: (K, W) each; and the rows' scratch */
 static inline int64_t target_scratch(const model_t *m) { return 5 * m->n_classes * m->width + rows_scratch(m); }
 
 static inline void pad(const model_t *m, const double *theta, double *out) {
@@ -122,7 +122,7 @@ static inline double evaluate(target_t *t, const double *theta, double *gradient
     return value + rows;
 }
 
-/* Room for the parts and for the gaps of n_rows bright rows; what was loaded is gone. 0 when there is no memory. */
+/* Make room for the parts and for the gaps of n_rows bright rows, dropping loaded ones. 0 if memory runs out. */
 static inline int reserve_target(target_t *t, int64_t n_parts, int64_t n_rows) {
     t->n_parts = t->n_rows = 0;
     if (n_parts > t->parts_capacity) {
@@ -146,7 +146,7 @@ static inline block_t bright_block(const lights_t *l) {
     return rows;
 }
 
-/* the bright rows of each shard, where they are, with their gaps at the current state; 0 when there is no memory */
+/* Load the bright rows of each shard by reference, with their gaps at the current state; 0 if memory runs out. */
 static inline int load_lights(target_t *t, lights_t **lights, int64_t n_shards) {
     int64_t n = 0;
     for (int64_t i = 0; i < n_shards; i++) n += lights[i]->now.n;
@@ -160,7 +160,7 @@ static inline int load_lights(target_t *t, lights_t **lights, int64_t n_shards) 
     return 1;
 }
 
-/* the state evaluated last is the accepted one */
+/* Mark the last evaluated state as accepted. */
 static inline void accept_state(target_t *t, double log_density) {
     double *spare = t->gap_before;
     t->gap_before = t->gap, t->gap = spare;

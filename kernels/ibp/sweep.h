@@ -1,12 +1,13 @@
-/* Every row of a shard draws its features anew, one after another (docs/math.md 7.1). Included once for every instruction
- * set (every_isa.h).
+/* Every row of a shard draws its features anew, one after another (docs/math.md 7.1). Included once for every
+ * instruction set (every_isa.h).
  *
- * A row's products with all loadings come first, once; a flip then costs a comparison, and where it changes something one
- * row of the Gram matrix.
+ * A row's products with all loadings are computed once, first; a flip then costs a comparison and, if it changes a
+ * feature, one row of the Gram matrix.
  */
 
-/* A uniform draw U of a row's decision number n is (b + V) / 256. Its leading byte b comes first, 32 of them a block; for
- * all but one decision in 256 it is enough, as logit(U) is between steps[b] and steps[b + 1]. V is drawn for the others. */
+/* A uniform draw U for a row's decision number n is (b + V) / 256. Its leading byte b comes first, 32 per block; for
+ * all but one decision in 256 it suffices, as logit(U) is between steps[b] and steps[b + 1]. V is drawn only for the
+ * others. */
 ALWAYS_INLINE double FN(whole_threshold)(const key_of_sweep *key, uint64_t row, int64_t n, uint64_t byte) {
     uint64_t counter[4] = {(row << 16) | (uint64_t)(n >> 2), key->sweep, key->cycle, key->chain}, word[4];
     philox_block(counter, key->seed, PURPOSE_FLIP, word);
@@ -14,7 +15,7 @@ ALWAYS_INLINE double FN(whole_threshold)(const key_of_sweep *key, uint64_t row, 
     return log_finite(((double)byte + v) / ((double)(255 - byte) + (1.0 - v)));
 }
 
-/* the leading bytes of decisions n..n+7, n a multiple of 8, drawn a block at a time */
+/* The leading bytes of decisions n..n+7, n a multiple of 8, drawn a block at a time. */
 typedef struct { uint64_t row, word[4]; int64_t block; const key_of_sweep *key; } FN(bytes);
 ALWAYS_INLINE uint64_t FN(eight)(FN(bytes) *s, int64_t n) {
     if (s->block != n >> 5) {
@@ -25,7 +26,7 @@ ALWAYS_INLINE uint64_t FN(eight)(FN(bytes) *s, int64_t n) {
     return s->word[n >> 3 & 3];
 }
 
-/* between which numbers the thresholds of eight decisions are */
+/* Lower and upper bounds of the thresholds of eight decisions. */
 ALWAYS_INLINE void FN(between)(uint64_t bytes, const double *steps, vd low[8 / N_DOUBLE], vd high[8 / N_DOUBLE]) {
     UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++)
         UNROLL for (int l = 0; l < N_DOUBLE; l++) {
@@ -34,7 +35,7 @@ ALWAYS_INLINE void FN(between)(uint64_t bytes, const double *steps, vd low[8 / N
         }
 }
 
-/* which of eight features a row has, one a lane: bits (8,) and words (8,) as in features_t */
+/* Mask of eight features that a row has, one per lane: bits (8,) and words (8,) as in features_t. */
 ALWAYS_INLINE void FN(eight_held)(const uint64_t *z, int64_t n_words, const uint64_t *bits, const int64_t *words,
                                   vl held[8 / N_DOUBLE]) {
     UNROLL for (int j = 0; j < 8 / N_DOUBLE; j++) {
@@ -45,8 +46,8 @@ ALWAYS_INLINE void FN(eight_held)(const uint64_t *z, int64_t n_words, const uint
     }
 }
 
-/* out[r][k] = sum over d < n of x[r][d] loadings[d][k], one after another, of n_rows rows; x and out are `x_row` and
- * f->lanes apart */
+/* out[r][k] = sum over d < n of x[r][d] loadings[d][k], in order, for n_rows rows; the strides of x and out are `x_row`
+ * and f->lanes */
 ALWAYS_INLINE void FN(products)(const double *x, int64_t x_row, const int n_rows, const features_t *f, int64_t n,
                                 double *out) {
     enum { N = 8 / N_DOUBLE };
@@ -64,7 +65,7 @@ ALWAYS_INLINE void FN(products)(const double *x, int64_t x_row, const int n_rows
     }
 }
 
-/* the cells of a row in units of the noise; what is beyond them in x stays zero */
+/* The cells of a row in units of the noise; the padding of x stays zero. */
 ALWAYS_INLINE void FN(scaled)(const rows_t *r, const features_t *f, int64_t i, double *x) {
     const float *cells = r->x + i * r->n_columns;
     for (int64_t d = 0; d < r->n_columns; d++) x[d] = (double)cells[d] * f->per_noise[d];
@@ -84,12 +85,12 @@ ALWAYS_INLINE double FN(dot)(const double *a, const double *b, int64_t n) {
     return FN(sum8)(sum);
 }
 
-/* One row's instantiated features: each by itself, then pairs of alike ones. left[k]: the row, less the features that it
- * has, times feature k's loadings; it is brought up to date. residual: if not NULL, the row less its features, likewise.
- * per_variance: 1 over the variance of what is left.
+/* One row's instantiated features: each by itself, then pairs of similar ones. left[k]: the row minus its features,
+ * times feature k's loadings; it is updated. residual: if not NULL, the row minus its features, also updated.
+ * per_variance: 1 over the residual variance.
  *
- * Eight decisions are looked at together. None depends on another but by what changes, so those before the first change
- * are settled at once, and those after it are looked at again. */
+ * Eight decisions are evaluated together. They depend on each other only through changes, so those before the first
+ * change are settled at once, and those after it are evaluated again. */
 ALWAYS_INLINE void FN(flip)(const rows_t *r, const features_t *f, uint64_t *z, double *left, double *residual,
                             const key_of_sweep *key, uint64_t row, uint64_t priority, double per_variance) {
     enum { N = 8 / N_DOUBLE };
@@ -125,7 +126,7 @@ ALWAYS_INLINE void FN(flip)(const rows_t *r, const features_t *f, uint64_t *z, d
             if (residual) FN(add_to)(residual, now ? 1.0 : -1.0, f->by_row + at * r->width, r->width);
         }
     }
-    for (int64_t p = 0; p < f->n_pairs; p += 8) { /* a row with one of two alike features takes either */
+    for (int64_t p = 0; p < f->n_pairs; p += 8) { /* a row with one of two similar features takes either */
         const int64_t *first = f->first + p, *other = f->other + p;
         uint64_t bytes = FN(eight)(&leading, f->lanes + p);
         FN(between)(bytes, f->steps, low, high);
@@ -135,7 +136,7 @@ ALWAYS_INLINE void FN(flip)(const rows_t *r, const features_t *f, uint64_t *z, d
             FN(eight_held)(z, r->words, f->first_bit + p, f->first_word + p, held);
             FN(eight_held)(z, r->words, f->other_bit + p, f->other_word + p, second);
             UNROLL for (int j = 0; j < N; j++) {
-                vd gain; /* of the other one in place of the first */
+                vd gain; /* gain from the other one in place of the first */
                 UNROLL for (int l = 0; l < N_DOUBLE; l++)
                     gain[l] = left[other[j * N_DOUBLE + l]] - left[first[j * N_DOUBLE + l]];
                 vd more = *(const vd *)(f->more + p + j * N_DOUBLE);
@@ -164,8 +165,9 @@ ALWAYS_INLINE void FN(flip)(const rows_t *r, const features_t *f, uint64_t *z, d
     }
 }
 
-/* Rows first..first+some-1, at most TOGETHER, without a tail. After a row's cells come, with a minus, the features that it
- * has: their Gram matrix follows the loadings, so that one product gives what is left. scratch: TOGETHER (D + 2 lanes). */
+/* Rows first..first+some-1, at most TOGETHER, without a tail. A row's cells are followed by minus its feature
+ * indicators: the Gram matrix follows the loadings, so that one product yields `left`. scratch: TOGETHER (D + 2
+ * lanes). */
 ALWAYS_INLINE void FN(sweep_some)(const rows_t *r, const features_t *f, const key_of_sweep *key, int64_t first,
                                   int64_t some, philox_stream *priorities, double *scratch) {
     enum { N = 8 / N_DOUBLE };
@@ -196,8 +198,8 @@ static void FN(sweep)(const rows_t *r, const features_t *f, const key_of_sweep *
         FN(sweep_some)(r, f, key, i, r->n - i < TOGETHER ? r->n - i : TOGETHER, &priorities, scratch);
 }
 
-/* V and the means as they are without a row that has the features of `mine`, whose residual is `residual` and which is no
- * longer counted as an owner; or with it. scratch: room + width doubles. */
+/* Update V and the means by removing a row that has the features of `mine`, whose residual is `residual` and which is
+ * no longer counted as an owner; or by adding it. scratch: room + width doubles. */
 ALWAYS_INLINE void FN(without)(tail_t *t, const int64_t *mine, int64_t n_mine, const double *residual, int64_t width,
                                int add, double *scratch) {
     double *h = scratch, *error = h + t->room, square = 0.0, scale;
@@ -221,7 +223,7 @@ ALWAYS_INLINE void FN(without)(tail_t *t, const int64_t *mine, int64_t n_mine, c
     }
 }
 
-/* A row of a collapsed shard: the next random word of its own */
+/* A row of a collapsed shard: its next random word. */
 typedef struct { uint64_t counter[4], word[4]; const key_of_sweep *key; int left; } FN(row_stream);
 ALWAYS_INLINE uint64_t FN(next)(FN(row_stream) *s) {
     if (s->left == 0) {
@@ -235,9 +237,9 @@ ALWAYS_INLINE double FN(next_logit)(FN(row_stream) *s) {
     return log_finite(u / (1.0 - u));
 }
 
-/* The row's own features with other owners: each in turn, in random order. mine: of these features those that it has,
- * n_mine of them, both brought up to date. error: the row less all its features' loadings or means; extra: the variance
- * that features of its own alone add. Returns the variance of what is left, without `extra`. */
+/* The shard's own features with other owners, for one row: each in turn, in random order. mine: those among them that
+ * the row has, n_mine of them, both updated. error: the row minus all its features' loadings or means; extra: the
+ * variance added by features of this row alone. Returns the residual variance, without `extra`. */
 static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, int64_t *mine, int64_t *n_mine,
                             double *error, double extra, int64_t n_columns, int64_t width, FN(row_stream) *words,
                             double *scratch) {
@@ -256,7 +258,7 @@ static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, 
         order[at] = order[a];
         for (int64_t j = 0; j < *n_mine; j++)
             if (mine[j] == p) place = j;
-        double sign = place >= 0 ? -1.0 : 1.0; /* what a flip does to the features that it has */
+        double sign = place >= 0 ? -1.0 : 1.0; /* sign of the change in its features */
         double flipped = variance + sign * 2.0 * h[p] + t->spread[p * t->room + p];
         memcpy(other, error, 8 * (size_t)width);
         FN(add_to)(other, -sign, t->mean + p * width, width);
@@ -274,7 +276,7 @@ static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, 
     return variance;
 }
 
-/* Number of new features that a row proposes: a Poisson draw by inversion of its first word. */
+/* Number of new features that a row proposes: a Poisson draw by inversion, using its first word. */
 ALWAYS_INLINE int64_t FN(proposed)(const tail_t *t, FN(row_stream) *words) {
     int64_t born = 0;
     double u = philox_uniform(FN(next)(words)), term = t->no_birth, below = term;
@@ -293,8 +295,8 @@ ALWAYS_INLINE int64_t FN(without_births)(const rows_t *r, const tail_t *t, const
     return some;
 }
 
-/* As `sweep`, on a shard with a tail, from row `first` on. Returns the row at which there is no room for a new feature, or
- * n. scratch: 3 width + 2 lanes + 8 room doubles, and those of `sweep`. */
+/* As `sweep`, on a shard with a tail, from row `first` on. Returns the row at which there is no room for a new feature,
+ * or n. scratch: 3 width + 2 lanes + 8 room doubles, and that of `sweep`. */
 static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, const key_of_sweep *key, int64_t first,
                               double *scratch) {
     double *error = scratch, *residual = error + r->width, *left = residual + r->width;
@@ -324,7 +326,7 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
             if (has(own, t->active[a])) mine[n_mine++] = t->active[a];
         FN(without)(t, mine, n_mine, residual, r->width, 0, work);
         for (int64_t j = 0; j < n_mine; j++) t->owners[mine[j]]--;
-        for (int64_t a = 0; a < t->n_active; a++) { /* features of this row alone are taken out */
+        for (int64_t a = 0; a < t->n_active; a++) { /* remove features of this row alone */
             int64_t p = t->active[a];
             if (t->owners[p] > 0) shared[n_shared++] = p;
             else n_alone++;
@@ -355,13 +357,13 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
             if (gain >= 0 || coin < exp_negative(gain)) n_new = born;
         }
 
-        /* the row's residual again: what is left of it, and the means of the features that it has */
+        /* the row's residual again: the remainder plus the means of its features */
         memcpy(residual, error, 8 * (size_t)r->width);
         for (int64_t j = 0; j < n_mine; j++) FN(add_to)(residual, 1.0, t->mean + mine[j] * r->width, r->width);
         memset(own, 0, 8 * (size_t)t->words);
         memcpy(t->active, shared, 8 * (size_t)n_shared);
         t->n_active = n_shared;
-        for (int64_t p = 0, made = 0; made < n_new; made++, p++) { /* in the lowest places that are free */
+        for (int64_t p = 0, made = 0; made < n_new; made++, p++) { /* in the lowest free places */
             int taken = 1;
             while (taken) {
                 taken = 0;
@@ -384,7 +386,7 @@ static int64_t FN(sweep_tail)(const rows_t *r, const features_t *f, tail_t *t, c
 
 #undef WORDS_OF
 
-/* sums[p] = the residuals, in row order, of the rows that have the tail's feature of place p. scratch: width
+/* sums[p] = sum of the residuals, in row order, of the rows that have the tail's feature at place p. scratch: width
  * doubles, zeros. */
 static void FN(tail_sums)(const rows_t *r, const features_t *f, const tail_t *t, double *sums, double *scratch) {
     for (int64_t i = 0; i < r->n; i++) {
@@ -400,8 +402,8 @@ static void FN(tail_sums)(const rows_t *r, const features_t *f, const tail_t *t,
     }
 }
 
-/* Over the rows, in order: owners[a][b] of features slot[a] and slot[b], cells[a][d] of the owners of slot[a] summed, and
- * squares[d]. cells, squares: width a row. scratch: width doubles, zeros, and K int64. */
+/* Sums over the rows, in order: owners[a][b] of features slot[a] and slot[b], cells[a][d] of the owners of slot[a], and
+ * squares[d]. cells, squares: width per row. scratch: width doubles, zeros, and K int64. */
 static void FN(tally)(const rows_t *r, const int64_t *slot, int64_t K, int64_t *owners, double *cells, double *squares,
                       double *scratch) {
     int64_t *mine = (int64_t *)(scratch + r->width);

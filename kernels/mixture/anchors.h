@@ -1,11 +1,11 @@
-/* Which instantiated clusters a row may enter (docs/math.md 2.1, step 6). Included once for every instruction set
+/* Instantiated clusters that a row may enter (docs/math.md 2.1, step 6). Included once for every instruction set
  * (every_isa.h).
  */
 
-/* how many anchors (ascending) lie below a priority */
+/* Number of anchors (ascending) below a priority. */
 ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
     int64_t low = 0;
-    if (n && anchors[n - 1] < priority) return n; /* so it is for most rows */
+    if (n && anchors[n - 1] < priority) return n; /* true for most rows */
     while (low < n) {
         int64_t middle = (low + n) / 2;
         if (anchors[middle] < priority) low = middle + 1;
@@ -18,9 +18,8 @@ ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t
     return label >= g->free && label < g->n && priority == g->anchors[label - g->free];
 }
 
-/* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
- * priority below every anchor's, all are: such a row has just come into the subsample (docs/math.md 3.3), or did so
- * earlier in this cycle. */
+/* Number of instantiated clusters open to a row with label old, -1 if it is an anchor. All are if there is no tail and
+ * its priority is below every anchor's: such a row entered the subsample (docs/math.md 3.3) in this cycle. */
 ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, int has_tail, int anchored, int64_t old,
                                   philox_stream *priorities, uint64_t row) {
     if (!anchored) return g->n;

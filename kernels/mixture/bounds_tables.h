@@ -1,22 +1,22 @@
-/* The tables of bounds of a draw, and its parameters by tiles. Cost: a few operations for each (feature x cluster). */
+/* The tables of bounds for a draw, and its parameters by tiles. Cost: a few operations for each (feature x cluster). */
 #ifndef MPIBAYES_BOUNDS_TABLES_H
 #define MPIBAYES_BOUNDS_TABLES_H
 #include "bounds.h"
 
-#define LARGEST 1e9 /* parameters beyond it might lose more to rounding than bounds allow for */
+#define LARGEST 1e9 /* larger parameters might lose more to rounding than the bounds allow for */
 
-typedef struct { /* what the tables are made of, and where they go */
+typedef struct { /* inputs and outputs of the tables */
     const instantiated_t *draw;
-    const rows_t *columns;          /* how many of each kind; offsets and widths */
-    const double *least, *greatest; /* [real and count column][bin]: cells; least above greatest: none */
+    const rows_t *columns;          /* numbers of columns by kind; offsets and widths */
+    const double *least, *greatest; /* [real and count column][bin]: range of its cells; empty if least > greatest */
     const int64_t *order;           /* [place]: a cluster of the draw */
     int16_t *groups, *clusters;
     double *top;
-    double *term; /* (base,), of one feature */
+    double *term; /* (base,), terms of one feature */
     int16_t *units;
 } filling_t;
 
-/* The bounds of one feature from t->term, upper bounds of its terms. Returns 0 where one is infinite or not a number. */
+/* Set the bounds of one feature from t->term, upper bounds of its terms. Returns 0 if one is infinite or NaN. */
 static int set_bounds(const bounds_t *b, const filling_t *t, int64_t feature) {
     double top = -INFINITY;
     int odd = 0;
@@ -42,7 +42,7 @@ static int set_bounds(const bounds_t *b, const filling_t *t, int64_t feature) {
     return 1;
 }
 
-/* Normal columns: at the point of the bin that is nearest to the location. */
+/* Normal columns: the density at the bin's point nearest to the location. */
 static int bound_normal(const bounds_t *b, const filling_t *t, int64_t r) {
     const instantiated_t *g = t->draw;
     const double *location = g->location + r * g->base, *constant = g->constant + r * g->base;
@@ -63,7 +63,7 @@ static int bound_normal(const bounds_t *b, const filling_t *t, int64_t r) {
     return usable;
 }
 
-/* Counts: a term is linear in the count, so greatest at an end of the bin. */
+/* Counts: a term is linear in the count, so its maximum is at an end of the bin. */
 static int bound_poisson(const bounds_t *b, const filling_t *t, int64_t q) {
     const instantiated_t *g = t->draw;
     const double *log_rate = g->log_rate + q * g->base, *rate = g->rate + q * g->base;
@@ -80,7 +80,7 @@ static int bound_poisson(const bounds_t *b, const filling_t *t, int64_t q) {
     return usable;
 }
 
-/* Blocks of full-covariance normals: wherever the cells are, at the location itself. */
+/* Blocks of full-covariance normals: the density at the location itself, whatever the cells. */
 static int bound_vector(const bounds_t *b, const filling_t *t, int64_t block) {
     int usable = 1;
     for (int64_t k = 0; k < b->n; k++) {
@@ -97,7 +97,7 @@ static int moderate(const bounds_t *b, const double *x, int64_t n_rows, int64_t 
     return usable;
 }
 
-/* All tables. Returns 0 where a parameter is not finite or too large: such a draw is swept in full. */
+/* Fill all tables. Returns 0 if a parameter is not finite or too large: such a draw is swept in full. */
 static int fill_bounds(const bounds_t *b, const filling_t *t, int64_t n_pairs) {
     const rows_t *columns = t->columns;
     int64_t base = t->draw->base;
@@ -115,7 +115,7 @@ static int fill_bounds(const bounds_t *b, const filling_t *t, int64_t n_pairs) {
            && moderate(b, t->draw->vector_factor, n_pairs, base);
 }
 
-/* Copies n_rows rows of a tile's clusters to *to, which is moved behind them; returns where they lie. */
+/* Copy n_rows rows of a tile's clusters to *to, which is advanced past them; returns their place. */
 static const double *take_rows(double **to, const double *source, int64_t n_rows, const bounds_t *b, const filling_t *t,
                                int64_t tile, double padding) {
     const double *start = *to;
@@ -125,7 +125,7 @@ static const double *take_rows(double **to, const double *source, int64_t n_rows
     return start;
 }
 
-/* The parameters of every tile, into 8-byte numbers and then float32 that follow each other. */
+/* Copy the parameters of every tile into doubles, followed by float32. */
 static void take_tiles(const bounds_t *b, const filling_t *t, int64_t n_levels, int64_t n_pairs, instantiated_t *tiles,
                        double *to) {
     const instantiated_t *g = t->draw;

@@ -1,17 +1,17 @@
-/* The cells of rows as the loops over clusters want them: level rows, zeros for missing cells and where they are.
+/* The cells of rows as the loops over clusters need them: level rows, zeros for missing cells and their positions.
  * Included once for every instruction set (every_isa.h).
  */
 
 /* True if vectors over a row's n cells stay in the table; `left`: rows from this one to the table's end. */
 ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left * n >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
 
-/* the cells of the c-th vector on that are a row's, of n */
+/* Lanes of a vector starting at cell c that are within the row's n cells. */
 ALWAYS_INLINE vl FN(own_lanes)(int64_t c, int64_t n) {
     static const int64_t yes_no[2 * N_DOUBLE] = {[0 ... N_DOUBLE - 1] = -1};
     return *(const FN(vl_loose) *)(yes_no + (c + N_DOUBLE <= n ? 0 : c + N_DOUBLE - n));
 }
 
-/* lanes where one of a row's n cells is not a finite number; `left` as above */
+/* Lanes in which one of a row's n cells is not finite; `left` as above. */
 ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n, int64_t left) {
     vl odd = {0};
     if (FN(by_vectors)(left, n))
@@ -24,8 +24,8 @@ ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n, int64_t left) {
     return odd;
 }
 
-/* A row's cells with zeros where one is missing, in kept[column] and seen[column]; whether one is infinite. Writes up to
- * N_DOUBLE - 1 columns more, which the row after it writes again. */
+/* Copy a row's cells to kept[column] with zeros for missing ones, and set seen[column]; returns whether one is
+ * infinite. Writes up to N_DOUBLE - 1 further columns, which the next row overwrites. */
 ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, double *kept, int64_t *seen) {
     int infinite = 0;
     vl odd = {0};
@@ -47,7 +47,7 @@ ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, doubl
     return infinite | FN(any)(odd);
 }
 
-/* the cells of row i in blocks of columns, as row j: a block with a missing cell is missing */
+/* Read the blocks of columns of row i as row j: a block with a missing cell is missing. */
 static void FN(read_vectors)(const rows_t *rows, int64_t i, int64_t j, block_t *block) {
     const double *x = block->vectors[j] = rows->vectors + i * rows->n_vector;
     for (int64_t b = 0; b < rows->n_blocks; x += rows->widths[b++]) {
@@ -66,7 +66,7 @@ ALWAYS_INLINE void FN(take_up_vectors)(const rows_t *rows, work_t *w, int64_t j)
     for (int64_t b = 0; b < rows->n_blocks; b++) w->n_vector += w->vector_seen[b];
 }
 
-/* the cells of rows at[0..n-1], n <= BLOCK */
+/* Read the cells of rows at[0..n-1], n <= BLOCK. */
 APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
     int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
     block->n = n;
@@ -96,7 +96,7 @@ APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, bloc
         }
 }
 
-/* Makes row j of the block the row at hand, for the tail; it is row i of the shard. */
+/* Make row j of the block, row i of the shard, the current row for the tail. */
 ALWAYS_INLINE void FN(take_up)(const rows_t *rows, work_t *w, int64_t j, int64_t i) {
     const block_t *block = &w->block;
     const int64_t *reals_seen = block->reals_seen + j * rows->n_reals;
@@ -106,7 +106,7 @@ ALWAYS_INLINE void FN(take_up)(const rows_t *rows, work_t *w, int64_t j, int64_t
     w->n_real = w->n_tally = w->n_vector = 0;
     if (rows->n_blocks) FN(take_up_vectors)(rows, w, j);
     w->spell_x = block->spells[j];
-    /* from the table itself where its end is not near: a vector that was just stored by parts is slow to load */
+    /* read from the table itself unless its end is near: a vector that was just stored in parts is slow to load */
     w->x = block->some_missing || (rows->n - i) * rows->n_reals < rows->n_reals + 8 ? w->x_kept : block->reals[j];
     for (int64_t r = 0; r < rows->n_reals; r++) {
         w->real_c[w->n_real] = (int32_t)r;
@@ -129,7 +129,7 @@ ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     FN(take_up)(rows, w, 0, i);
 }
 
-/* Ask for the cells of a row that comes soon: rows are met out of order, and the table does not fit the cache. */
+/* Prefetch the cells of a row needed soon: rows come out of order, and the table exceeds the cache. */
 ALWAYS_INLINE void FN(fetch_cells)(const void *cells, int64_t n_bytes) {
     for (int64_t b = 0; b < n_bytes; b += 64) __builtin_prefetch((const char *)cells + b);
 }

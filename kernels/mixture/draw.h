@@ -1,11 +1,11 @@
-/* Draws from unnormalised log weights, of one row and of BLOCK rows at once. Included once for every instruction set
+/* Draws from unnormalised log weights, for one row and for BLOCK rows at once. Included once for every instruction set
  * (every_isa.h).
  *
- * The candidates stand in tiles of 16, but for one that stands alone before them, number -1; its score is -infinity
- * where there is none. A row's draw is the first candidate whose cumulative weight exceeds u * total: the tile first, by
- * sums of tiles (fixed tree within a tile, tiles in order), then the lane, by adding weights in order to what lies below
- * the tile. Weights are float32, their sums float64. One row's draw is the same in a block as alone, and tiles without
- * weight at the end change nothing.
+ * The candidates form tiles of 16, except one before them, number -1; its score is -infinity if there is none. A row's
+ * draw is the first candidate whose cumulative weight exceeds u * total: the tile first, by sums of tiles (fixed tree
+ * within a tile, tiles in order), then the lane, by adding weights in order to the sum below the tile. Weights are
+ * float32, their sums float64. A row's draw is the same in a block as alone, and trailing tiles without weight change
+ * nothing.
  */
 
 /* 16 weights exp(scores - most), and the 8 partial sums of their tile */
@@ -22,7 +22,7 @@ ALWAYS_INLINE void FN(weigh_tile)(const double *scores, vd most, vf weights[16 /
 }
 
 /* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum,
- * at least `before`. A weight is NaN where a score is, and every weight is NaN where no score is finite. */
+ * at least `before`. A weight is NaN if its score is, and all are NaN if no score is finite. */
 ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, double before, float *weights, double *part,
                                int64_t stride) {
     enum { N = 16 / N_DOUBLE };
@@ -38,20 +38,20 @@ ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, double before, f
     return most[0];
 }
 
-/* exp(before - most) of N_DOUBLE rows */
+/* exp(before - most) for N_DOUBLE rows */
 ALWAYS_INLINE vd FN(weight_before)(vd before, vd most) {
     vd x = (before - most) * LOG2_E, low, high;
     FN(widen)(FN(vexp2)(FN(narrow)(x, x)), &low, &high);
     return low;
 }
 
-/* sums[i] = sum of tile i; returns their total, on top of the one given */
+/* sums[i] = sum of tile i; returns their total plus `total` */
 ALWAYS_INLINE double FN(add_tiles)(const double *part, int64_t n, double total, double *sums) {
     for (int64_t i = 0; i < n / 16; i++) total += sums[i] = FN(sum8)((const vd *)(part + 8 * i));
     return total;
 }
 
-/* what is wrong with scores whose weights have no total */
+/* The error in scores whose weights have no positive total. */
 static int FN(fault_of)(const double *scores, int64_t n, double before) {
     if (!(before < INFINITY)) return STATUS_NOT_A_NUMBER;
     for (int64_t k = 0; k < n; k++)
@@ -88,14 +88,14 @@ static int FN(draw_row)(const double *scores, int64_t n, double before, work_t *
         }
     } else
         tile = n / 16 - 1;
-    /* Rounding put the last sum on the wrong side of the target: the last candidate with a weight. A tile in which that
-     * happens has one, its sum by the tree exceeding what lies below, unless only the candidate before all has. */
+    /* Rounding put the last sum on the wrong side of the target: take the last candidate with a weight. Such a tile has
+     * one, as its sum by the tree exceeds the sum below it, unless only the candidate before all has. */
     for (*chosen = 16 * tile + 15; *chosen >= 0 && !(weights[*chosen] > 0);) --*chosen;
     return STATUS_DONE;
 }
 
-/* The draws within a tile, a tile of each of BLOCK rows in `deck`, by adding its weights in order to what lies below:
- * lane[row] = 16 where the target is not reached. */
+/* The draws within a tile, one tile for each of BLOCK rows in `deck`, by adding its weights in order to the sum below:
+ * lane[row] = 16 if the target is not reached. */
 ALWAYS_INLINE void FN(pick_lanes)(vf deck[16 * BLOCK / N_FLOAT], const vd *target, vd *below, vl *lane) {
     enum { N = BLOCK / N_DOUBLE };
     for (int round = 0; round < 3; round++) FN(riffle_floats)(deck);
@@ -145,8 +145,8 @@ APART int FN(draw_tile)(const work_t *w, const vd before[BLOCK / N_DOUBLE], cons
     return undrawn & ((1 << w->block.n) - 1);
 }
 
-/* Draws for w->block.n rows whose scores stand in w->scores, n a row, and in `before`. Returns the rows, as bits, that
- * have none: those for draw_row to look at. */
+/* Draws for w->block.n rows with scores in w->scores, n per row, and in `before`. Returns as bits the rows without a
+ * draw, which need draw_row. */
 static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE], const double u[BLOCK],
                           int64_t chosen[BLOCK]) {
     enum { N = BLOCK / N_DOUBLE };

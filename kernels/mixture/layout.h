@@ -15,13 +15,13 @@
 #define MPIBAYES_CHECKING 0
 #endif
 
-typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries and says which level rows a column owns */
+typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries: the level rows of each column */
     int64_t n, n_codes8, n_codes16, n_codes, n_reals, n_tallies;
     const uint8_t *codes8;
     const uint16_t *codes16;
     const double *reals, *tallies;
     const int64_t *offsets;
-    int64_t n_blocks, n_vector; /* blocks of full-covariance normals, and the columns of all of them */
+    int64_t n_blocks, n_vector; /* blocks of full-covariance normals, and their total number of columns */
     const int64_t *widths;      /* (n_blocks,) */
     const double *vectors;      /* (n, n_vector), columns of a block side by side */
     int64_t n_spells;
@@ -37,25 +37,25 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
     const double *vector_location, *vector_factor, *vector_constant; /* see vectors.h */
-    const double *spell_start;  /* (2 parts, base): log density where a part starts, of a censored row and of an event */
+    const double *spell_start;  /* (2 parts, base): log density at a part's start, of a censored row and of an event */
     const double *spell_hazard; /* (parts, base) */
 } instantiated_t;
 
 typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t capacity, n_slots, n_rows, n_occupied, vacant; /* vacant: lowest slot without rows, capacity if none */
     int64_t n_levels, n_codes, n_reals, n_tallies;
-    int64_t n_uneven; /* slots whose real columns differ in real_n; uneven[slot] says which */
-    int64_t one_nu;   /* whether all real columns have the same prior nu */
+    int64_t n_uneven; /* slots whose real columns differ in real_n; uneven[slot] marks them */
+    int64_t one_nu;   /* 1 if all real columns have the same prior nu */
     double concentration, discount, log_weight;
     /* prior */
     const int64_t *offsets;
-    const int64_t *contexts; /* (C,) of each categorical column; 1: it has no parent, see tail.h */
+    const int64_t *contexts; /* (C,) contexts of each categorical column; 1: no parent, see tail.h */
     int64_t n_linked;        /* columns with several contexts */
     const double *dirichlet; /* per level row; the missing row holds the column's sum, or its context's */
     const double *normal;    /* (R, 4): mean, kappa, nu, variance */
     const double *gamma;     /* (Q, 2): shape, rate */
-    const int32_t *by_power;   /* (R,) real columns, those with nu = 64 first, then 32, .., 1; NULL: some has another */
-    const int64_t *power_ends; /* (POWERS,) where the columns of each nu end in by_power */
+    const int32_t *by_power;   /* (R,) real columns, nu = 64 first, then 32, .., 1; NULL: one has another nu */
+    const int64_t *power_ends; /* (POWERS,) end of the columns of each nu in by_power */
     /* statistics */
     int64_t *size;
     int32_t *levels;
@@ -64,7 +64,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     /* derived from the statistics, rewritten when a slot changes; "without" means with one row or cell less */
     double log_rows, log_rows_without; /* log(n_rows + concentration) */
     double log_open;                   /* log(concentration + n_occupied discount), the weight of a new cluster */
-    double *log_size; /* log(size - discount); -infinity for a vacant slot, but for `vacant` see score_tail */
+    double *log_size; /* log(size - discount); -infinity for a vacant slot, except `vacant`: see score_tail */
     double *log_size_without;
     double *norm;           /* see tail.h */
     double *total_without;  /* sum over columns of log(n_kc - 1 + beta_c), for rows without missing cells */
@@ -72,7 +72,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *reference;      /* (C, capacity) */
     float *table;           /* (L, capacity) */
     const float *prior_table; /* (L,) the column of a vacant slot */
-    const double *prior_sums; /* its sum over ADD_BLOCK columns at a time, of any row without missing cells; NULL where
+    const double *prior_sums; /* its sums over ADD_BLOCK columns at a time, for any row without missing cells; NULL if
                                * levels of a column have different pseudo-counts */
     const int32_t *missing;   /* (C,) the missing row of each column */
     double *count_scores; /* (Q, N_COUNTS_KEPT) log predictive, without - log x!, of the counts x = 0, 1, .. in an empty
@@ -89,62 +89,62 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t n_blocks;
     const int64_t *widths;
     const double *wishart;           /* (B, 2): kappa, nu */
-    const int64_t *given;            /* (B,) 1: a block's first column is given, and the others alone are scored */
+    const int64_t *given;            /* (B,) 1: a block's first column is given, and only the others are scored */
     const double *v_mean, *v_spread; /* prior: location, and diagonal of the matrix */
-    int64_t *vector_n;               /* (B, capacity) rows in which the block is there */
+    int64_t *vector_n;               /* (B, capacity) rows in which the block is observed */
     double *vector_mean, *vector_scatter;
     double *v_location, *v_factor, *v_half, *v_constant; /* Student t */
-    double *v_without;                                   /* v_constant with one row less, but for the determinant */
+    double *v_without;                                   /* v_constant with one row less, except the determinant */
     /* survival columns: arrays over the SPELL_PARTS parts of each (spells.h) */
     int64_t n_spells;
     const double *spell_gamma;  /* (S, 2): shape, rate */
-    const double *spell_width;  /* (parts,) ticks; of the last one 0 */
+    const double *spell_width;  /* (parts,) ticks; 0 for the last part */
     int64_t *spell_events, *spell_ended; /* (parts, capacity): events, and rows last seen there */
-    double *spell_time;         /* time that these spent there */
+    double *spell_time;         /* time spent there by the latter */
     double *spell_exposure, *spell_shape, *spell_rate, *spell_log_shape, *spell_log_rate;
     double *spell_before; /* log probability of surviving the parts before */
 } tail_t;
 
 #define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
-#define BLOCK 8 /* rows scored and drawn together where they do not depend on each other */
+#define BLOCK 8 /* rows scored and drawn together if they are independent */
 
 typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
     int64_t n;
     int32_t *level;                           /* [row][level_stride]: level row of each categorical cell */
     int64_t level_stride;
     const double *reals[BLOCK], *tallies[BLOCK]; /* each row's cells, 0 for a missing one */
-    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set where some cell is: */
-    int some_missing, infinite;               /* a cell of some row is missing; is not finite */
-    double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with zeros put in */
+    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set if any is: */
+    int some_missing, infinite;               /* some cell is missing; is not finite */
+    double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with missing ones set to 0 */
     const double *vectors[BLOCK];             /* each row's cells of the blocks of full-covariance normals, */
-    int32_t *vectors_seen;                    /* [row][block of columns]: whether it is there */
+    int32_t *vectors_seen;                    /* [row][block of columns]: whether it is observed */
     const double *spells[BLOCK];              /* each row's cells, NaN for a missing one */
 } block_t;
 
-typedef struct { /* scores of rows under the few instantiated clusters that matter to their draws (pruning.h) */
-    int64_t *start;    /* [row]: of its scores; -1: none are known, it has to be scored under all clusters */
+typedef struct { /* scores of rows under the few instantiated clusters that matter for their draws (pruning.h) */
+    int64_t *start;    /* [row]: start of its scores; -1: none known, it has to be scored under all clusters */
     int32_t *count;    /* [row] */
-    int32_t *position; /* of a score: the cluster */
+    int32_t *position; /* cluster of each score */
     double *score;
     int64_t used, room;
-    double margin; /* what the others can add to sums of weights, relative to all of them */
+    double margin; /* most that other clusters can add to sums of weights, relative to all of them */
 } survivors_t;
 
 typedef struct { /* an outcome of rows, with a regression in each cluster (response.h) */
-    int64_t kind, p, n_fresh, base, stride; /* p: coefficients of a cluster, the intercept first */
-    const double *y;      /* (n,): -1 or 1 of a logistic regression; NaN where it is missing */
+    int64_t kind, p, n_fresh, base, stride; /* p: number of coefficients of a cluster, the intercept first */
+    const double *y;      /* (n,): -1 or 1 for a logistic regression; NaN if missing */
     const float *u;       /* (n, p - 1): predictors of the other coefficients */
-    const double *offset; /* (n,): what eta has in every cluster */
-    const double *odds;   /* (n,): exp(-y offset) of a logistic regression */
-    const double *fresh;  /* (n, n_fresh, p): coefficients that a new cluster may have; NULL where none is opened */
-    const double *pick;   /* (n,): uniforms, by which one of them is taken */
+    const double *offset; /* (n,): part of eta common to all clusters */
+    const double *odds;   /* (n,): exp(-y offset) for a logistic regression */
+    const double *fresh;  /* (n, n_fresh, p): candidate coefficients of a new cluster; NULL if none can open */
+    const double *pick;   /* (n,): uniforms that choose one of them */
     double precision, half; /* 1 / s, or 1 / (s sqrt nu) and (nu + 1) / 2 of Student's t */
-    double *theta;        /* (p, stride): of instantiated clusters, and from `base` on of the tail's slots */
+    double *theta;        /* (p, stride): for instantiated clusters, and from `base` on for the tail's slots */
     double *up, *down;    /* (stride,): exp(theta_0), exp(-theta_0) */
 } response_t;
 
 enum { RESPONSE_LOGISTIC = 0, RESPONSE_STUDENT_T = 1, RESPONSE_NORMAL = 2, RESPONSE_POISSON = 3, MOST_FRESH = 16 };
-#define MOST_ETA 690.0 /* of which the exponential is taken */
+#define MOST_ETA 690.0 /* largest |eta| passed to the exponential */
 
 typedef struct { /* scratch of one call */
     block_t block;
@@ -155,7 +155,7 @@ typedef struct { /* scratch of one call */
     float *weights;
     double *logs;
     double *own; /* for own_tallies: OWN_FIELDS arrays over columns */
-    /* the row at hand, for the tail: its level rows, and its observed real and count columns and their values */
+    /* the current row, for the tail: its level rows, and its observed real and count columns and their values */
     const int32_t *level;
     double *real_x, *tally_x;
     const double *x; /* its real cells, 0 for a missing one, with anything from column R to R padded to 8 */
@@ -165,7 +165,7 @@ typedef struct { /* scratch of one call */
     double *tally_log_factorial, *tally_saddle; /* of tally_x; see count_terms */
     int32_t *real_c, *tally_c;
     int64_t n_real, n_tally;
-    const double *vector_x; /* its cells of blocks of columns; n_vector: how many blocks are there */
+    const double *vector_x; /* its cells of blocks of columns; n_vector: number of observed blocks */
     const int32_t *vector_seen;
     int64_t n_vector;
     double *vector_scratch;

@@ -1,11 +1,11 @@
-/* Evidence of a real column that leans on another one in a line (docs/math.md 1.10). Included once for every instruction
- * set, after grids.h.
+/* Marginal likelihood of a real column that depends linearly on another one (docs/math.md 1.10). Included once for
+ * every instruction set, after grids.h.
  */
 #define BLOCK 8
 
-/* The log marginal likelihood of cells given their parents' in K clusters, under each of P parents and at each of G
- * points: by_parent[g][p] over all clusters, and added to by_cluster[k] over points and parents. A part that two points
- * in a row have in common is worked out once. */
+/* Log marginal likelihood of cells given their parents' in K clusters, under each of P parents and at each of G points:
+ * by_parent[g][p] over all clusters, and added to by_cluster[k] over points and parents. A part that two successive
+ * points share is computed once. */
 static void FN(line_marginals)(const lines_t *s, double *by_parent, double *by_cluster) {
     double block[6][BLOCK], by_nu[BLOCK], by_kappa[BLOCK], around[BLOCK], score[BLOCK];
     int64_t K = s->n_clusters;
@@ -34,7 +34,7 @@ static void FN(line_marginals)(const lines_t *s, double *by_parent, double *by_c
                     }
                     if (new_nu) *(FN(vd_loose) *)(by_nu + j) = FN(normal_by_nu)(h[1], n);
                     vd rest = least + *(FN(vd_loose) *)(around + j);
-                    rest = SELECT(rest < least, least, rest); /* rounding alone can put it below */
+                    rest = SELECT(rest < least, least, rest); /* it is less only by rounding */
                     vd by_rest = h[1] * FN(log_any)(least) - (h[1] + n) * FN(log_any)(rest);
                     vd both = *(FN(vd_loose) *)(by_nu + j) + *(FN(vd_loose) *)(by_kappa + j);
                     *(FN(vd_loose) *)(score + j) = both + 0.5 * by_rest;

@@ -2,11 +2,10 @@
  * set (every_isa.h).
  *
  * Accumulators are [cluster][column], columns padded to 8: the columns are the lanes. Every cluster and column is
- * summed in row order, whatever the width. cluster[i] is -1 for a row that does not count. Cost: a few operations a
- * vector.
+ * summed in row order, whatever the width. cluster[i] is -1 for a row to skip. Cost: a few operations per vector.
  */
 
-/* Calls one statement block for every vector of every row, and `SINGLY` for the cells of rows whose last vector would
+/* Run one statement block for every vector of every row, and `SINGLY` for the cells of rows whose last vector would
  * reach beyond the table. */
 #define EACH_ROW(SINGLY, BY_VECTORS)                                                                                   \
     for (int64_t i = 0; i < rows->n; i++) {                                                                            \

@@ -1,13 +1,12 @@
-/* One draw of the sweep for rows that no tail stands beside, from the scores of a few clusters: the label that the sweep
- * draws from all of them, or UNDECIDED. Included once for every instruction set (every_isa.h).
+/* A pruned draw for rows without a tail, from the scores of a few clusters: the label that the sweep draws from all
+ * clusters, or UNDECIDED. Included once for every instruction set (every_isa.h).
  *
- * Leaves invariant what the sweep does, since it is the same function of cells, draw and uniforms (docs/math.md 2.13).
- * The tile of a row's present cluster gives a score m. Clusters that are bounded by m - reach are left out; those of
- * other tiles are scored by the loops of the sweep, with the same bits. Where the target of the draw is further from the
- * sums of weights on both sides of it than all that was left out, and all rounding, can move them, the label is that of
- * the sweep. Order of rows and tiles change no label. Cost per row: an addition of int16 for each (feature x group of 4
- * clusters), one for each (feature x cluster) of tiles in reach, and the scores of those that remain. Random numbers as
- * the sweep.
+ * Leaves the same distribution invariant as the sweep, since it is the same function of cells, draw and uniforms
+ * (docs/math.md 2.13). The tile of a row's present cluster gives a score m. Clusters bounded by m - reach are left out;
+ * the others are scored by the loops of the sweep, with the same bits. If the clusters left out, and rounding, cannot
+ * move the sums of weights next to the target of the draw past it, the label is that of the sweep. The order of rows
+ * and tiles changes no label. Cost per row: an addition of int16 for each (feature x group of 4 clusters), one for each
+ * (feature x cluster) of tiles in reach, and the scores of those that remain. Random numbers: as in the sweep.
  */
 #if MB_BYTES == 16
 #define BOUND_BYTES 16
@@ -18,7 +17,7 @@
 typedef int16_t FN(vs) __attribute__((vector_size(BOUND_BYTES), aligned(BOUND_BYTES), may_alias));
 #define vs FN(vs)
 
-/* sums that stop at the least int16: less precise, but no wrong bound */
+/* Saturating sums of int16: less precise, but still valid bounds. */
 ALWAYS_INLINE vs FN(add_bounds)(vs a, vs b) {
 #if BOUND_BYTES == 32
     return (vs)_mm256_adds_epi16((__m256i)a, (__m256i)b);
@@ -31,7 +30,7 @@ ALWAYS_INLINE vs FN(add_bounds)(vs a, vs b) {
 #endif
 }
 
-/* a bit for every byte of lanes that are at least as great */
+/* A bit for every byte of the lanes that are at least `least`. */
 ALWAYS_INLINE uint32_t FN(in_reach)(vs sum, vs least) {
     vs yes = (vs)(sum >= least);
 #if BOUND_BYTES == 32
@@ -61,7 +60,7 @@ ALWAYS_INLINE uint32_t FN(in_reach)(vs sum, vs least) {
         }                                                                                                              \
     }
 
-/* The tiles but for one in which the bound of some group is at least `least`; returns how many. */
+/* Find the tiles, except `but_for`, in which the bound of some group is at least `at_least`; returns their number. */
 APART int64_t FN(find_tiles)(const bounds_t *b, const int32_t *feature, int64_t n, int16_t at_least, int64_t but_for,
                              int32_t *tiles) {
     vs least = at_least - (vs){0};
@@ -72,7 +71,7 @@ APART int64_t FN(find_tiles)(const bounds_t *b, const int32_t *feature, int64_t 
 }
 #undef FIND_TILES
 
-/* the greatest bound of a tile's clusters, or INT16_MIN once none can be `at_least` so great */
+/* The greatest bound of a tile's clusters, or INT16_MIN once none can reach `at_least`. */
 APART int16_t FN(bound_of_tile)(const bounds_t *b, const int32_t *feature, int64_t n, int16_t at_least, int64_t tile) {
     enum { V = 2 * TILE / BOUND_BYTES, EACH = 10 };
     const int16_t *bounds = b->clusters + tile * b->n_features * TILE;
@@ -91,7 +90,7 @@ APART int16_t FN(bound_of_tile)(const bounds_t *b, const int32_t *feature, int64
     return most;
 }
 
-/* The features that row i has; bins: [row][real and count column]. -1: it has a cell without bounds. */
+/* Features of row i; bins: [row][real and count column]. Returns their number, -1 if a cell has no bounds. */
 APART int64_t FN(features_of)(const rows_t *rows, const uint8_t *bins, const bounds_t *b, int64_t i, int32_t *feature) {
     int64_t n = 1, C8 = rows->n_codes8, C16 = rows->n_codes16, n_binned = rows->n_reals + rows->n_tallies, c = 0;
     const uint8_t *x8 = rows->codes8 + i * C8, *bin = bins + i * n_binned;
@@ -111,7 +110,7 @@ APART int64_t FN(features_of)(const rows_t *rows, const uint8_t *bins, const bou
         }
     for (c = 0; c < n_binned; c++) {
         uint64_t eight = 0;
-        for (; c + 8 <= n_binned; c += 8) { /* where many are missing, they often are side by side */
+        for (; c + 8 <= n_binned; c += 8) { /* missing cells are often adjacent */
             memcpy(&eight, bin + c, 8);
             if (~eight) break;
         }
@@ -131,7 +130,7 @@ APART int64_t FN(features_of)(const rows_t *rows, const uint8_t *bins, const bou
     return n;
 }
 
-/* the sum of `greatest` of a row's features, the scale of its bounds */
+/* Sum of `greatest` over a row's features, the scale of its bounds. */
 ALWAYS_INLINE double FN(top_of)(const bounds_t *b, const int32_t *feature, int64_t n) {
     double sum[4] = {0};
     int64_t f = 0;
@@ -140,18 +139,18 @@ ALWAYS_INLINE double FN(top_of)(const bounds_t *b, const int32_t *feature, int64
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* The least bound, in units, of clusters that may come within `reach` of a score m, given the row's top: a unit below
- * what is asked for, and below what rounding of the scores can do. These sum a categorical column's terms in float32, 32
- * at a time: the error is below 2e-6 of the terms' sizes, which `size` and the depth below the top bound. Returns 1 where
- * there is none. */
+/* The least bound, in units, of clusters that may come within `reach` of a score m, given the row's top: a unit lower
+ * than required, and below any rounding of the scores. These sum a categorical column's terms in float32, 32 at a time:
+ * the error is below 2e-6 of the terms' sizes, which `size` and the depth below the top bound. Returns 1 if there is
+ * none. */
 ALWAYS_INLINE int FN(least_bound)(const bounds_t *b, double top, double m) {
     double slack = 0.02 + 4e-6 * (top - m + b->reach + b->size);
     double least = floor(UNITS * (m - b->reach - slack - top)) - 1;
     return m > -1e8 && b->size < 1e8 && least < 0 && least >= LEAST_BOUND ? (int)least : 1;
 }
 
-/* Scores of rows at[0..n-1], n <= BLOCK, under a tile: [row][TILE] in w->scores, -infinity where a row may not go. The
- * rows' allowed clusters are the first of the draw's order. Returns whether the cells are finite. */
+/* Scores of rows at[0..n-1], n <= BLOCK, under a tile: [row][TILE] in w->scores, -infinity for clusters closed to the
+ * row. A row's allowed clusters are the first in the draw's order. Returns 1 if the cells are finite. */
 ALWAYS_INLINE int FN(score_similar)(const rows_t *rows, const int64_t *at, int64_t n, const int32_t *allowed,
                                     const bounds_t *b, int64_t tile, work_t *w) {
     FN(read_block)(rows, at, n, &w->block);
@@ -172,8 +171,8 @@ ALWAYS_INLINE double FN(greatest_of_tile)(const double *scores) {
     return FN(greatest)(most)[0];
 }
 
-/* The draw from a row's n_tiles scored tiles; UNDECIDED where what was left out could change it. A cluster that weighs
- * less than e^-reach counts as left out. */
+/* The draw from a row's n_tiles scored tiles; UNDECIDED if the clusters left out could change it. A cluster whose
+ * weight is below e^-reach counts as left out. */
 APART int32_t FN(draw_survivor)(const bounds_t *b, const double *scores, const int32_t *tile, int64_t n_tiles, double u) {
     enum { MOST = MOST_TILES * TILE };
     double most = -INFINITY, position[MOST], score[MOST] __attribute__((aligned(64))), total = 0, below = 0;
@@ -208,8 +207,8 @@ APART int32_t FN(draw_survivor)(const bounds_t *b, const double *scores, const i
     return UNDECIDED;
 }
 
-/* Rows that a draw is due for, similar ones side by side: into p->order, by the place of their labels. Writes the labels
- * of the others: those that stay as they are keep theirs, those without an instantiated cluster are UNDECIDED. */
+/* List the rows that need a draw in p->order, similar ones together, by the place of their labels. Writes the labels of
+ * the others: unchanged rows keep theirs, rows without an instantiated cluster are UNDECIDED. */
 APART void FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, const instantiated_t *g,
                            const bounds_t *b, pruning_t *p, int has_tail, uint64_t row0, uint64_t seed, uint64_t cycle,
                            uint64_t sweep, uint64_t chain) {
@@ -240,7 +239,7 @@ APART void FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, const
     p->n = n;
 }
 
-/* Keeps a row's scores under a tile. */
+/* Store a row's scores under a tile. */
 ALWAYS_INLINE void FN(keep_scores)(pruning_t *p, int64_t r, int64_t tile, const double *scores) {
     int64_t s = r * MOST_TILES + p->n_tiles[r]++;
     p->scored++;
@@ -248,7 +247,7 @@ ALWAYS_INLINE void FN(keep_scores)(pruning_t *p, int64_t r, int64_t tile, const 
     memcpy(p->scores + s * TILE, scores, TILE * sizeof *scores);
 }
 
-/* Scores the chunk's rows under the tiles of their labels; p->m[r] is the best, -infinity where there is none. */
+/* Score the chunk's rows under the tiles of their labels; p->m[r] is the best, -infinity if there is none. */
 APART void FN(score_own)(const rows_t *rows, const int32_t *z, const bounds_t *b, pruning_t *p, work_t *w,
                           const int32_t *order, int64_t n) {
     for (int64_t r = 0, end; r < n; r = end) {
@@ -263,8 +262,8 @@ APART void FN(score_own)(const rows_t *rows, const int32_t *z, const bounds_t *b
     }
 }
 
-/* Has row r of the chunk wait for the tiles that may come within reach of its best score. Where these are many, the one
- * of the greatest bound is scored first: it may leave fewer. */
+/* Queue row r of the chunk at the tiles that may come within reach of its best score. If these are many, the one with
+ * the greatest bound is scored first: it may leave fewer. */
 APART void FN(find_survivors)(const rows_t *rows, const uint8_t *bins, const bounds_t *b, pruning_t *p, work_t *w,
                                int64_t i, int64_t r) {
     enum { MANY = 4 };
@@ -286,7 +285,7 @@ APART void FN(find_survivors)(const rows_t *rows, const uint8_t *bins, const bou
     if (kept > MANY && FN(score_similar)(rows, &i, 1, p->allowed, b, tiles[best], w)) {
         FN(keep_scores)(p, r, tiles[best], w->scores);
         p->m[r] = fmax(p->m[r], FN(greatest_of_tile)(w->scores));
-        p->bound[best] = INT16_MIN; /* it waits no more */
+        p->bound[best] = INT16_MIN; /* no longer waited for */
         least = FN(least_bound)(b, top, p->m[r]);
         if (least > 0) kept = p->n_tiles[r] = 0;
     }
@@ -303,7 +302,7 @@ APART void FN(find_survivors)(const rows_t *rows, const uint8_t *bins, const bou
     }
 }
 
-/* Scores the rows that wait, tile by tile. */
+/* Score the waiting rows, tile by tile. */
 APART void FN(score_waiting)(const rows_t *rows, const bounds_t *b, pruning_t *p, work_t *w, const int32_t *order) {
     for (int64_t t = 0; t < b->n_tiles; t++) {
         int32_t next = p->waiting[t];
@@ -323,7 +322,7 @@ APART void FN(score_waiting)(const rows_t *rows, const bounds_t *b, pruning_t *p
     }
 }
 
-/* Scores a chunk of n rows under the clusters that can be within reach, and asks for the cells of n_next rows after it. */
+/* Score a chunk of n rows under the clusters that can be within reach, and prefetch the next n_next rows. */
 static void FN(score_chunk)(const rows_t *rows, const uint8_t *bins, const int32_t *z, const bounds_t *b, pruning_t *p,
                             work_t *w, const int32_t *order, int64_t n, int64_t n_next) {
     int64_t n_binned = rows->n_reals + rows->n_tallies;
@@ -358,7 +357,7 @@ static void FN(prune)(const rows_t *rows, const uint8_t *bins, const int32_t *z,
     }
 }
 
-/* Appends the scores of row i, the r-th of its chunk, that are within reach of the best. */
+/* Append the scores of row i, the r-th of its chunk, that are within reach of the best. */
 ALWAYS_INLINE void FN(keep_survivors)(const bounds_t *b, const pruning_t *p, int64_t r, int64_t i, survivors_t *kept) {
     const double *scores = p->scores + r * MOST_TILES * TILE;
     kept->start[i] = kept->used;
@@ -374,8 +373,8 @@ ALWAYS_INLINE void FN(keep_survivors)(const bounds_t *b, const pruning_t *p, int
     kept->count[i] = (int32_t)(kept->used - kept->start[i]);
 }
 
-/* The scores of rows beside a tail that can weigh anything, from the first-th row in line on; 0 lines them up. Returns
- * where it stopped because there is no more room, or -1 at the end. */
+/* Scores of rows beside a tail that can have weight, from row `first` of the order on; first = 0 makes the order.
+ * Returns the row at which there was no more room, or -1 at the end. */
 static int64_t FN(survivors)(const rows_t *rows, const uint8_t *bins, const int32_t *z, int32_t *out,
                              const instantiated_t *g, const bounds_t *b, pruning_t *p, work_t *w, survivors_t *kept,
                              int64_t first, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t chain) {

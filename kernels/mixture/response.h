@@ -1,9 +1,9 @@
 /* Likelihood of an outcome with a regression in each cluster (docs/math.md 2.16). Included once for every instruction
  * set.
  *
- * eta = theta_0k + u'theta_k + offset of a row in cluster k; terms that are the same in all clusters are left out. A
- * row's new cluster has one of `n_fresh` coefficients that are drawn from their law (Neal 2000, Algorithm 8), or its own
- * where the row is alone: its score has their mean likelihood, and the one that it takes is drawn once it is opened.
+ * eta = theta_0k + u'theta_k + offset for a row in cluster k; terms that are the same in all clusters are omitted. A
+ * row's new cluster has one of `n_fresh` coefficient vectors drawn from their prior (Neal 2000, Algorithm 8), or its
+ * own if the row is alone: its score uses their mean likelihood, and one is drawn when the cluster is opened.
  */
 
 /* exp(x), x <= 0: exp_negative, lane by lane */
@@ -24,7 +24,7 @@ ALWAYS_INLINE vd FN(vexp)(vd x) {
     return SELECT(above, 1.0 / e, e);
 }
 
-/* log L of lanes with these eta */
+/* log L, lane by lane, at eta */
 ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
     if (o->kind == RESPONSE_LOGISTIC) {
         vd x = -y * eta;
@@ -45,7 +45,7 @@ ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
 static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, double *out, int64_t n) {
     double y = o->y[i];
     if (y != y) return;
-    if (o->kind == RESPONSE_LOGISTIC && o->p == 1) { /* one exponential a row, and one a cluster */
+    if (o->kind == RESPONSE_LOGISTIC && o->p == 1) { /* one exponential per row, and one per cluster */
         const double *odds = (y > 0 ? o->down : o->up) + first;
         vd row = SPREAD(o->odds[i]);
         for (int64_t k = 0; k < n; k += N_DOUBLE)
@@ -61,14 +61,14 @@ static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, 
     }
 }
 
-/* where the j-th of the fresh coefficients of row i stand, *step apart. alone: its slot, if it is alone there; else -1 */
+/* Address of the j-th fresh coefficient vector of row i, *step apart. alone: its slot if it is alone there, or -1. */
 ALWAYS_INLINE const double *FN(fresh_theta)(const response_t *o, int64_t i, int64_t alone, int64_t j, int64_t *step) {
     int64_t own = alone >= 0 && j == 0;
     *step = own ? o->stride : 1;
     return own ? o->theta + o->base + alone : o->fresh + (i * o->n_fresh + j) * o->p;
 }
 
-/* weight[j]: likelihoods under the fresh coefficients, in any scale, and *total of them. Returns log of their mean. */
+/* weight[j]: likelihoods under the fresh coefficients, up to scale, and their *total. Returns the log of their mean. */
 static double FN(weigh_fresh)(const response_t *o, int64_t i, int64_t alone, double weight[MOST_FRESH], double *total) {
     double y = o->y[i], most = -INFINITY;
     for (int64_t j = 0; j < o->n_fresh; j++) {
@@ -84,8 +84,8 @@ static double FN(weigh_fresh)(const response_t *o, int64_t i, int64_t alone, dou
     return most + log_positive(*total / o->n_fresh);
 }
 
-/* The outcome's part of the scores of a block: lanes 0..n_prefix-1 are instantiated clusters, the others slots; fresh:
- * the lane of the new cluster, which stands in `before` where the tail is empty. */
+/* Add the outcome's log likelihoods to the scores of a block: lanes 0..n_prefix-1 are instantiated clusters, the others
+ * slots; fresh: the lane of the new cluster, whose score is in `before` if the tail is empty. */
 static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, const int64_t *at, const int64_t *own,
                               int64_t n_prefix, int64_t n, double *before, int64_t fresh) {
     double weight[MOST_FRESH], total;
@@ -105,7 +105,7 @@ static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, c
     }
 }
 
-/* Gives a slot that row i opens, or stays alone in, one of the row's fresh coefficients. */
+/* Give a slot that row i opens, or stays alone in, one of the row's fresh coefficient vectors. */
 static void FN(open_slot)(const response_t *o, int64_t i, int64_t alone, int64_t slot) {
     double weight[MOST_FRESH], total, below = 0;
     int64_t j = 0, step;

@@ -1,9 +1,9 @@
 /* Passes over the rows of an outcome with regressions in clusters: log likelihood, its slopes, and sums of squares.
- * Included once for every instruction set. Sums are in row order, so no bit depends on who has the rows.
+ * Included once for every instruction set. Sums are in row order, so no bit depends on which rank has the rows.
  */
 
-/* value[i], slope[i] = log L and d log L / d eta at eta[i], and `spread` d log L / d log s, of n rows, padded to 8. Terms
- * of y alone are left out. */
+/* value[i], slope[i] = log L and d log L / d eta at eta[i], and `spread` d log L / d log s, of n rows, padded to 8.
+ * Terms in y alone are omitted. */
 static void FN(respond)(const response_t *o, const double *y, const double *eta, int64_t n, double *value, double *slope,
                         double *spread) {
     vd one = SPREAD(1.0), zero = SPREAD(0.0);

@@ -1,7 +1,7 @@
 /* One scan of a launch for one instruction set (every_isa.h).
  *
- * Log odds are sums in float32, row by row in lanes of their own, columns in order: no bit depends on the width. Counts
- * are whole numbers. A launch need not be precise, but it has to be the same number again, on whichever rank.
+ * Log odds are float32 sums, each row in a lane of its own, columns in order: no bit depends on the width. Counts are
+ * whole numbers. A launch need not be precise, but it has to be reproducible on every rank.
  */
 #include "lanes.h"
 
@@ -9,13 +9,13 @@ typedef uint8_t FN(vb) __attribute__((vector_size(MB_BYTES), aligned(MB_BYTES), 
 typedef float FN(vf_loose) __attribute__((vector_size(MB_BYTES), aligned(4), may_alias));
 #define vb FN(vb)
 #define BATCHES (TILE / N_FLOAT)
-#define IN_ONE (MB_BYTES == 64 ? 16 : MB_BYTES == 32 ? 8 : 0) /* levels that a look-up in one register can have */
+#define IN_ONE (MB_BYTES == 64 ? 16 : MB_BYTES == 32 ? 8 : 0) /* most levels of a look-up in one register */
 
 /* ---- counts */
 
-/* rows with code v among those of the mask */
+/* Number of rows with code v among those of the mask. */
 ALWAYS_INLINE int64_t FN(matches)(const uint8_t *code, const uint8_t *mask, int64_t n, uint8_t v) {
-    vb value = (vb){0} + v, found = {0}; /* at most CHUNK / 16 = 64 in a byte */
+    vb value = (vb){0} + v, found = {0}; /* a byte holds at most CHUNK / 16 = 64 */
     for (int64_t j = 0; j < n; j += MB_BYTES)
         found -= (vb)(*(const vb *)(code + j) == value) & *(const vb *)(mask + j);
     vul pairs = ((vul)found & 0x00ff00ff00ff00ffull) + (((vul)found >> 8) & 0x00ff00ff00ff00ffull);
@@ -37,7 +37,7 @@ static void FN(count_chunk)(const packed_t *p, int64_t chunk, const uint8_t *mas
         const uint8_t *code = p->codes8 + p->n_codes8 * first + c * height;
         int64_t n_here = p->offsets[c + 1] - p->offsets[c], rest = n;
         int32_t *level = cells + 1 + p->offsets[c];
-        if (4 * n <= n_here * (3 * height / MB_BYTES + 20)) { /* instructions of either way, about */
+        if (4 * n <= n_here * (3 * height / MB_BYTES + 20)) { /* approximate instruction counts of the two ways */
             for (j = 0; j < n; j++) level[code[row[j]]]++;
             continue;
         }
@@ -79,9 +79,9 @@ static void FN(count_rows)(const packed_t *p, const uint8_t *mask, counts_t out)
     for (int64_t chunk = 0; chunk < p->n_chunks; chunk++) FN(count_chunk)(p, chunk, mask + p->start[chunk], out);
 }
 
-/* ---- log odds of a group: its two sides, each shrunk to the whole group as if by `shrink` rows of it */
+/* ---- log odds of a group: its two sides, each shrunk to the whole group as if by `shrink` of its rows */
 
-/* work: 3 arrays of n_levels + 8 doubles. table: level rows, then 5 numbers a real column and 2 a tally. */
+/* work: 3 arrays of n_levels + 8 doubles. table: level rows, then 5 numbers per real column and 2 per tally. */
 static void FN(group_odds)(const packed_t *p, const double *beta, double shrink, const int32_t *whole,
                            const int64_t *whole_sums, const int32_t *one, const int64_t *one_sums, const int32_t *zero,
                            const int64_t *zero_sums, double *work, float *table) {
@@ -143,7 +143,7 @@ static void FN(group_odds)(const packed_t *p, const double *beta, double shrink,
 #define INDICES(code) ((void)(code), (vi){0}) /* never called */
 #endif
 
-/* x[i] += table[code[i]] for columns c.. while a look-up in registers can serve them; the first that it cannot */
+/* x[i] += table[code[i]] for columns c.. while a look-up in registers can serve them; returns the first other one. */
 ALWAYS_INLINE int64_t FN(add_small)(const packed_t *p, const uint8_t *code, int64_t height, const float *table,
                                     int64_t c, vf *x) {
     vf sum[BATCHES];
@@ -198,7 +198,7 @@ static void FN(score_tile)(const packed_t *p, int64_t first, int64_t height, int
     }
 }
 
-/* side 1 where the uniform of a row's word is below 1 / (1 + exp(-x)) */
+/* Side 1 if the uniform of a row's word is below 1 / (1 + exp(-x)). */
 ALWAYS_INLINE void FN(take_sides)(const vf *x, const uint16_t *word, const uint8_t *free, uint8_t *side) {
     vi hit[BATCHES];
     vf u[BATCHES];
@@ -212,9 +212,9 @@ ALWAYS_INLINE void FN(take_sides)(const vf *x, const uint16_t *word, const uint8
     for (int i = 0; i < TILE; i++) side[i] = (uint8_t)((((int32_t *)hit)[i] & free[i]) | (side[i] & ~free[i]));
 }
 
-/* Every row takes a side by the odds that the counts of sides `one` and `zero` suggest; what is now on side 1 is added
- * to `out`. zero.cells is NULL where every row has a side. tilt: log odds before a cell is looked at, or NULL: those of
- * the sides' sizes. */
+/* Every row takes a side by the odds that the counts of sides `one` and `zero` suggest; rows now on side 1 are added to
+ * `out`. zero.cells is NULL if every row has a side. tilt: log odds before any cell is read, or NULL: those of the
+ * sides' sizes. */
 static void FN(scan_rows)(const packed_t *p, int64_t scan, const double *beta, const double *shrink, const double *tilt,
                           counts_t whole, counts_t one, counts_t zero, double *work, float *table, counts_t out) {
     int64_t cells = n_cells(p), sums = n_sums(p), ready = -1, chunk, i, j;

@@ -4,22 +4,22 @@
 #include "philox.h"
 #include "special.h"
 
-/* Rows are kept in chunks of one group, column by column: the codes of 64 rows are one look-up in registers, or a few.
- * A chunk has a multiple of 64 rows; the last ones may be padding, which is on no side. */
+/* Rows are stored in chunks of one group, column by column: the codes of 64 rows are one look-up in registers, or a
+ * few. A chunk has a multiple of 64 rows; the last ones may be padding, which is on no side. */
 enum { TILE = 64, CHUNK = 1024, SCANS_OF_A_BLOCK = 16, MISSING_REAL = INT32_MIN, OVERREAD = 32 };
 
 typedef struct {
     int64_t n_codes8, n_codes16, n_reals, n_tallies, n_levels, n_groups, n_chunks, n_rows;
-    const int64_t *offsets; /* of level rows, by column */
-    const int32_t *group;   /* of each chunk, ascending */
+    const int64_t *offsets; /* offsets of level rows, by column */
+    const int32_t *group;   /* group of each chunk, ascending */
     const int64_t *start;   /* first row of each chunk, and the end */
-    const uint8_t *codes8;  /* [chunk][column][row], as all that follow */
+    const uint8_t *codes8;  /* [chunk][column][row], like the following arrays */
     const uint16_t *codes16;
     const int32_t *reals;   /* 2^-20 standard deviations of the group */
     const double *tallies;
     const uint16_t *words;  /* [scan of the block][row] */
-    const uint8_t *free;    /* [row]: 255 where the side is drawn */
-    uint8_t *side;          /* [row]: 255 where it is 1 */
+    const uint8_t *free;    /* [row]: 255 if the side is drawn */
+    uint8_t *side;          /* [row]: 255 if the side is 1 */
 } packed_t;
 
 typedef struct { /* counts of some rows: [group][size, level rows, observed reals, observed tallies] and

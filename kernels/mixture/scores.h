@@ -1,11 +1,11 @@
 /* Scores of rows under many clusters: the inner loops. Included once for every instruction set (every_isa.h).
  *
  * Clusters are the lanes everywhere. A block of 1..BLOCK rows is scored at a time, so that a parameter is loaded once
- * for several rows; scores stand as out[row * stride + cluster]. A row's sums run in an order of their own: what
- * stands beside it in the block changes no bit. Slots of the tail are scored for a block too, on the supposition that
- * its rows leave the tail as it is (sweep.h). Cost per row: one add per (column x cluster) for categories, a few
- * multiplications for reals and counts; in the tail about one logarithm a count cell and cluster, one for all reals
- * where no cell is missing.
+ * for several rows; scores stand as out[row * stride + cluster]. The order of a row's sums does not depend on the
+ * block: its other rows change no bit. Slots of the tail are scored for a block too, on the assumption that its rows
+ * leave the tail unchanged (sweep.h). Cost per row: one add per (column x cluster) for categories, a few
+ * multiplications for reals and counts; in the tail about one logarithm per count cell and cluster, and one for all
+ * reals if no cell is missing.
  */
 /* out[j][k..] += sum over columns of table[level[j][c]][k..], VECTORS * N_FLOAT clusters of ROWS rows in registers */
 #define ADD_TILE(ROWS, VECTORS)                                                                                        \
@@ -29,8 +29,8 @@ ALWAYS_INLINE void FN(widen_add)(double *out, vf x) {
     *(vd *)out += low, *(vd *)(out + N_DOUBLE) += high;
 }
 
-/* MB_TILE clusters, 32 and 16, of as many rows as leave the sums in registers. Few clusters need several rows: additions
- * of one row wait for each other. */
+/* MB_TILE clusters, 32 and 16, for as many rows as keep the sums in registers. Few clusters need several rows:
+ * additions of one row wait for each other. */
 #define TILE_ROWS(VECTORS) ((VECTORS) > 4 ? 1 : (VECTORS) > 2 ? 2 : (VECTORS) > 1 ? 4 : 8)
 #define DEFINE_TILE(NAME, ROWS, VECTORS)                                                                               \
     APART void FN(NAME)(const float *table, int64_t base, const int32_t *level, int64_t level_stride, int64_t n_codes, \
@@ -58,7 +58,7 @@ DEFINE_TILES(16)
         k += CLUSTERS;                                                                                                 \
     }
 
-/* log probabilities of the levels; `base` is the table's stride */
+/* Add the log probabilities of the levels; `base` is the table's stride. */
 static void FN(add_categories)(const float *table, int64_t base, const block_t *block, int64_t n_codes, double *out,
                                int64_t stride, int64_t n) {
     const int32_t *level = block->level;
@@ -70,7 +70,7 @@ static void FN(add_categories)(const float *table, int64_t base, const block_t *
     if (k < n) ADD_TILES(16)
 }
 
-/* total[row] += the same for a new cluster alone, by the prior's column of the table */
+/* total[row] += the same for a new cluster alone, from the prior's column of the table */
 ALWAYS_INLINE void FN(add_prior_rows)(const float *column, const int32_t *level, int64_t level_stride, int64_t n_codes,
                                       const int rows, double *total) {
     for (int64_t c0 = 0; c0 < n_codes; c0 += ADD_BLOCK) {
@@ -82,7 +82,7 @@ ALWAYS_INLINE void FN(add_prior_rows)(const float *column, const int32_t *level,
     }
 }
 
-/* whether a categorical cell of the block is missing; level rows are padded with 0, and missing rows with -1 */
+/* True if a categorical cell of the block is missing; level rows are padded with 0, and missing rows with -1. */
 ALWAYS_INLINE int FN(some_code_missing)(const tail_t *t, const block_t *block) {
     vi some = {0};
     for (int64_t c = 0; c < t->n_codes; c += N_FLOAT) {
@@ -92,8 +92,8 @@ ALWAYS_INLINE int FN(some_code_missing)(const tail_t *t, const block_t *block) {
     return FN(any)((vl)some | (vl)some << 32);
 }
 
-/* Where all levels of a column have one pseudo-count, they have one log probability in a new cluster, and rows differ in
- * nothing but what is missing. */
+/* If all levels of each column have one pseudo-count, they have one log probability in a new cluster, and rows differ
+ * only by their missing cells. */
 APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
     const int32_t *level = block->level;
     int64_t step = block->level_stride, n_codes = t->n_codes;
@@ -134,9 +134,9 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
 DEFINE_NORMAL(normal_4, 4)
 DEFINE_NORMAL(normal_1, 1)
 
-/* The same on top of start[row * start_stride + cluster], for rows that may lack cells: a missing one takes its column's
- * constant out again. Without a branch: which cells are missing cannot be foreseen. */
-#if MB_BYTES == 64 /* the choice is part of the multiplication */
+/* The same added to start[row * start_stride + cluster], for rows with missing cells: such a cell removes its column's
+ * constant again. Without a branch: missing cells are unpredictable. */
+#if MB_BYTES == 64 /* a masked multiplication */
 #define seen_t __mmask8
 #define SEEN(x) ((__mmask8)(x))
 #define PRODUCT_OR(seen, a, b, other) ((vd)_mm512_mask_mul_pd((__m512d)(other), seen, (__m512d)(a), (__m512d)(b)))
@@ -181,7 +181,7 @@ DEFINE_NORMAL_SEEN(normal_seen_1, 1)
 #undef SEEN
 #undef PRODUCT_OR
 
-/* normal columns under given parameters; on top of g->start, or of `out` where it has been put already */
+/* Normal columns under given parameters; added to g->start, or to `out` if that is set already. */
 static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, int started, double *out,
                            int64_t stride, int64_t n) {
     int64_t j = 0, step = started ? stride : 0;
@@ -212,7 +212,7 @@ APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_
         }
 }
 
-/* takes the terms of missing counts out of `start` again */
+/* Remove the terms of missing counts from `start`. */
 static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
                               int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++) {
@@ -225,8 +225,8 @@ static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const
     }
 }
 
-/* scores, up to a constant of the row, of the block's rows under the first n instantiated clusters and their padding,
- * which stays at -infinity where `start` has it; n a multiple of 16 */
+/* Scores, up to a constant per row, of the block's rows under the first n instantiated clusters and their padding,
+ * which stays at -infinity if it is so in `start`; n a multiple of 16. */
 static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
                             int64_t stride, int64_t n) {
     int start = rows->n_reals == 0 || (block->some_missing && rows->n_tallies);
@@ -263,9 +263,9 @@ APART void FN(add_student)(const tail_t *t, const work_t *w, double *out, int64_
     }
 }
 
-/* The same where every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms
- * is the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in
- * each of 8 columns), gives its exponent to a sum of exponents. */
+/* The same if every slot has one `half` for all its columns (no missing cells, one prior nu): the sum of logarithms is
+ * the logarithm of a product, taken once. After every 8 factors the product, capped at 1e300 (1e18 scales away in each
+ * of 8 columns), moves its exponent to a sum of exponents. */
 ALWAYS_INLINE void FN(take_exponent)(vd *product, vul *exponents) {
     vul bits = (vul)*product;
     *exponents += bits >> 52;
@@ -335,7 +335,7 @@ APART void FN(add_student_4)(const tail_t *t, const block_t *block, int64_t firs
     }
 }
 
-/* A vector alone waits for its own operations, so a last one goes with four others. */
+/* A single vector waits for its own operations, so a last one is joined with four others. */
 APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     int64_t count = w->n_real, n_groups = (count + 7) / 8, k = 0;
     const double *half = t->t_half + (int64_t)w->real_c[0] * t->capacity;
@@ -345,12 +345,12 @@ APART void FN(add_student_even)(const tail_t *t, const work_t *w, double *out, i
     if (k < n) STUDENT_EVEN(1)
 }
 
-/* The same where every slot has one n for all its columns and nu is one of 64, 32, .., 1 in each: with f = 1 + ((x -
+/* The same if every slot has one n for all its columns and each nu is one of 64, 32, .., 1: with f = 1 + ((x -
  * location) scale)^2 the score is sum of constant - (n + 1) / 2 log prod f - 1 / 2 log prod f^nu. The second product is
- * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows
- * x[0..rows-1] under `vectors` vectors of clusters from k on. Taking exponents out on the way is exact: where the
- * products stay below 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. `crossed`,
- * if not NULL, has locations of its own, [column][BLOCK]: see add_student_new. */
+ * built by squaring, columns of the greatest nu first (t->by_power, up to t->power_ends[level]). For rows x[0..rows-1]
+ * under `vectors` vectors of clusters from k on. Moving exponents out on the way is exact: if the products stay below
+ * 1e300 without it (`plain`) the bits are the same, else 0 is returned and nothing added. `crossed`, if not NULL, has
+ * locations of its own, [column][BLOCK]: see add_student_new. */
 ALWAYS_INLINE int FN(student_powers)(const tail_t *t, const double *crossed, const double *const *x, const int rows,
                                      const int vectors, const int plain, int64_t k, double *out, int64_t stride) {
     const int width = rows * vectors;
@@ -433,8 +433,9 @@ ALWAYS_INLINE double FN(chosen)(double a, double b, uint64_t mask) {
 }
 
 /* The same for an empty tail's new cluster alone and the rows of a block: out[row * stride]. A missing cell has the
- * prior's mean, whose f is 1, and its column's constant is taken out. Rows are the lanes, for a density is the same with x and location exchanged. So lane j takes scale,
- * half and total from slot j, which is vacant, as all are, and has what the prior gives. */
+ * prior's mean, whose f is 1, and its column's constant is removed. Rows are the lanes, since a density is unchanged if
+ * x and location are exchanged. So lane j reads scale, half and total from slot j, which is vacant, as all are, and has
+ * the prior's values. */
 APART void FN(add_student_new)(const tail_t *t, work_t *w, double *out, int64_t stride) {
     const double *means = t->plain; /* of the prior */
     const block_t *block = &w->block;
@@ -497,7 +498,7 @@ ALWAYS_INLINE vd FN(large_count)(vd x, vd saddle, vd a, vd b, vd log_p, vd remai
     return (part1 + part2) + 0.5 * (log_p - log1) + (STIRLING_SERIES(i, z) - remainder) + saddle;
 }
 
-/* the same under N_DOUBLE slots; `at` is the first one's place in a count column */
+/* The same under N_DOUBLE slots; `at` is the index of the first one in a count column. */
 ALWAYS_INLINE vd FN(negative_binomial)(const tail_t *t, int64_t at, double x, double log_factorial, double saddle) {
 #define SLOTS(field) (*(const vd *)(t->field + at))
     vd a = SLOTS(nb_shape), xs = SPREAD(x), known = SPREAD(log_factorial);
@@ -519,7 +520,7 @@ APART void FN(add_negative_binomial)(const tail_t *t, const work_t *w, double *o
                                                       w->tally_log_factorial[i], w->tally_saddle[i]);
 }
 
-/* The same of one count for an empty tail's new cluster, but without - log x!, which no candidate has then (sweep.h). */
+/* The same for a count and an empty tail's new cluster, but without - log x!, which no candidate has then (sweep.h). */
 APART double FN(learn_count)(const tail_t *t, int64_t q, double x) {
     count_t terms = count_of(x);
     double score = FN(negative_binomial)(t, q * t->capacity, x, terms.log_factorial, terms.saddle)[0]
@@ -528,7 +529,7 @@ APART double FN(learn_count)(const tail_t *t, int64_t q, double x) {
     return score;
 }
 
-/* The prior stays while the tail does, and most counts come again: the scores of small ones are kept. */
+/* The prior is fixed while the tail exists, and most counts recur: the scores of small ones are cached. */
 ALWAYS_INLINE void FN(add_counts_new_rows)(const tail_t *t, const block_t *block, int64_t first, const int rows,
                                            double *out, int64_t stride) {
     double sum[BLOCK] = {0};
@@ -549,7 +550,7 @@ APART void FN(add_counts_new)(const tail_t *t, const block_t *block, double *out
         for (int64_t j = 0; j < block->n; j++) FN(add_counts_new_rows)(t, block, j, 1, out, stride);
 }
 
-/* adds the predictives of the real cells of the row at hand, in no cluster, under slots 0..n-1 */
+/* Add the predictives of the real cells of the current row, in no cluster, under slots 0..n-1. */
 ALWAYS_INLINE void FN(add_reals_of_row)(const tail_t *t, const work_t *w, double *out, int64_t n) {
     const double *x = w->real_x;
     if (w->n_real == 0) return;
@@ -558,7 +559,7 @@ ALWAYS_INLINE void FN(add_reals_of_row)(const tail_t *t, const work_t *w, double
     else FN(add_student)(t, w, out, n);
 }
 
-/* The same of the block's rows, where that can be done for several at once. Returns the rows that are done, as bits. */
+/* The same for the block's rows, as far as several can be done at once. Returns the finished rows as bits. */
 ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows, work_t *w, double *out, int64_t stride,
                                              int64_t n, const int empty) {
     const block_t *block = &w->block;
@@ -578,8 +579,8 @@ ALWAYS_INLINE int64_t FN(add_reals_of_block)(const tail_t *t, const rows_t *rows
     return (1 << j) - 1;
 }
 
-/* Adds the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1. With
- * `empty` all slots are vacant, only what is added to slot 0 is asked for, and counts come without - log x!. */
+/* Add the predictives of the real, count and vector cells of the block's rows, in no cluster, under slots 0..n-1. With
+ * `empty` all slots are vacant, only the term of slot 0 is needed, and counts come without - log x!. */
 static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double *out,
                                 int64_t stride, int64_t n, const int empty) {
     int64_t reals_done = FN(add_reals_of_block)(t, rows, w, out, stride, n, empty), counts = rows->n_tallies && !empty;

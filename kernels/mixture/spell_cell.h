@@ -1,5 +1,5 @@
-/* A cell of a survival column, one number: (part + 1) 2^27 + ticks, ticks being the time spent in the part of the time
- * axis where the row was last seen; negative where it was censored there, NaN where it is missing. */
+/* A cell of a survival column as one number: (part + 1) 2^27 + ticks, ticks being the time spent in the part of the
+ * time axis where the row was last seen; negative if it was censored there, NaN if missing. */
 #ifndef MPIBAYES_SPELL_CELL_H
 #define MPIBAYES_SPELL_CELL_H
 #include <stdint.h>

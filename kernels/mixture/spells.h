@@ -1,10 +1,10 @@
 /* Scores of rows under survival columns (docs/math.md 1.11). Included once for every instruction set.
  *
- * spell_cell.h says what a cell is. SPELL_PARTS parts of the time axis a column; one of them is a row of every array.
+ * spell_cell.h defines a cell. Each column has SPELL_PARTS parts of the time axis; every array has a row per part.
  * Under given hazards a cell costs a load, a multiplication and an addition per cluster; in the tail, a logarithm.
  */
 
-/* log density under drawn hazards: that of the part's start, with the event's log hazard, less hazard x time */
+/* Log density under drawn hazards: that of the part's start, including the event's log hazard, minus hazard x time. */
 APART void FN(add_spells)(const instantiated_t *g, int64_t n_spells, const block_t *block, double *out, int64_t stride,
                           int64_t n) {
     for (int64_t j = 0; j < block->n; j++)
@@ -20,8 +20,8 @@ APART void FN(add_spells)(const instantiated_t *g, int64_t n_spells, const block
         }
 }
 
-/* The same with hazards integrated out, of the block's rows in slots 0..n-1, in none of which they are: every part that
- * was survived, which spell_before has, then A log(B / (B + time)) and, of an event, log(A / (B + time)). */
+/* The same with hazards integrated out, for the block's rows in slots 0..n-1, which contain none of them: spell_before,
+ * the log survival of earlier parts, plus A log(B / (B + time)) and, for an event, log(A / (B + time)). */
 APART void FN(add_spells_tail)(const tail_t *t, const block_t *block, double *out, int64_t stride, int64_t n) {
     for (int64_t j = 0; j < block->n; j++)
         for (int64_t s = 0; s < t->n_spells; s++) {
@@ -41,12 +41,12 @@ APART void FN(add_spells_tail)(const tail_t *t, const block_t *block, double *ou
         }
 }
 
-/* what is derived of the statistics of a slot and column */
+/* Derive the quantities of a slot and column from its statistics. */
 ALWAYS_INLINE void FN(derive_spell)(tail_t *t, int64_t s, int64_t slot) {
     const double *gamma = t->spell_gamma + 2 * s, *width = t->spell_width + s * SPELL_PARTS;
     int64_t beyond = 0, first = s * SPELL_PARTS * t->capacity + slot;
     double before = 0;
-    for (int64_t p = SPELL_PARTS - 1; p >= 0; p--) { /* rows that left a part behind were seen in a later one */
+    for (int64_t p = SPELL_PARTS - 1; p >= 0; p--) { /* rows that survived a part were last seen in a later one */
         int64_t at = first + p * t->capacity;
         t->spell_exposure[at] = t->spell_time[at] + (beyond ? beyond * width[p] : 0.0);
         beyond += t->spell_ended[at];
@@ -60,7 +60,7 @@ ALWAYS_INLINE void FN(derive_spell)(tail_t *t, int64_t s, int64_t slot) {
     }
 }
 
-/* the row at hand enters (sign = +1) or leaves (sign = -1) a slot */
+/* The current row enters (sign = +1) or leaves (sign = -1) a slot. */
 APART void FN(step_spells)(tail_t *t, const work_t *w, int64_t slot, int sign) {
     for (int64_t s = 0; s < t->n_spells; s++) {
         double x = w->spell_x[s];
@@ -74,7 +74,7 @@ APART void FN(step_spells)(tail_t *t, const work_t *w, int64_t slot, int sign) {
     }
 }
 
-/* The row's own slot as if the row were not there: log predictive, nothing written. */
+/* Log predictive of the row's own slot without the row; nothing is written. */
 APART double FN(own_spells)(const tail_t *t, const work_t *w, int64_t slot) {
     double score = 0;
     for (int64_t s = 0; s < t->n_spells; s++) {

@@ -1,5 +1,5 @@
-/* Sides of a proposed split: every row of a group is given to side 0 or 1, independently, by log odds that are a sum
- * over its cells. One table look-up a categorical cell.
+/* Sides of a proposed split: every row of a group is assigned to side 0 or 1, independently, by log odds that are a sum
+ * over its cells. One table look-up per categorical cell.
  */
 #ifndef MPIBAYES_SPLIT_H
 #define MPIBAYES_SPLIT_H
@@ -9,7 +9,7 @@
 
 enum { BLOCK = 256 }; /* rows whose odds are computed together */
 
-/* Sum of a row's look-ups: four sums in float32, over every fourth column, so that no addition waits for the last. */
+/* Sum of a row's look-ups: four float32 sums, over every fourth column, so that no addition waits for the last one. */
 ALWAYS_INLINE float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n) {
     float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
     int64_t c = 0;
@@ -30,16 +30,16 @@ ALWAYS_INLINE float sum_codes16(const float *table, const int64_t *offset, const
     return sum;
 }
 
-/* Side that a uniform u takes under log odds x, side 1 if u < 1 / (1 + exp(-x)), and the log probability of that side:
- * NaN unless x is finite, so that a proposal with such odds is rejected. A u of -1 or 4 takes side 1 or 0. */
+/* Side chosen by a uniform u under log odds x, side 1 if u < 1 / (1 + exp(-x)), and the log probability of that side:
+ * NaN unless x is finite, so that a proposal with such odds is rejected. A u of -1 or 4 chooses side 1 or 0. */
 typedef struct { uint64_t one; double log_p; } side_t;
 ALWAYS_INLINE side_t side_of(double x, double u) {
     const uint64_t sign = 1ull << 63;
     uint64_t bits = bits_of_double(x), negative = -(bits >> 63);
     double e = exp_negative(double_of_bits(bits | sign));
     double bound = double_of_bits((negative & bits_of_double(e)) | (~negative & bits_of_double(1.0)));
-    uint64_t one = u * (1.0 + e) < bound, odds = bits ^ ((one ^ 1) << 63); /* log odds of the side taken */
-    double lost = double_of_bits(odds & -(odds >> 63));                     /* these, where they are negative */
+    uint64_t one = u * (1.0 + e) < bound, odds = bits ^ ((one ^ 1) << 63); /* log odds of the chosen side */
+    double lost = double_of_bits(odds & -(odds >> 63));                     /* the same if negative, else 0 */
     side_t out = {one, lost - log_positive(1.0 + e) + (x - x)};
     return out;
 }

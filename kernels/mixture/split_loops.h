@@ -1,6 +1,6 @@
 /* Log odds and sides of a block of rows, for one instruction set (every_isa.h). */
 
-/* x[j] += sum_codes8 of row[j]: four rows side by side, so that a column's offset is read once for all of them */
+/* x[j] += sum_codes8 of row[j]: four rows together, so that a column's offset is read once for all of them */
 static void FN(sum_rows8)(const float *table, const int64_t *offset, const uint8_t *codes, int64_t n_codes,
                           const int32_t *row, int64_t n, double *x) {
     int64_t j = 0;

@@ -3,13 +3,12 @@
  *
  * Leaves invariant: the posterior of the labels given the instantiated clusters' weights and parameters, the tail
  * integrated out and the anchors' rows fixed (docs/math.md 2.1, step 6; 2.3; Neal 2000, Algorithms 3 and 7). `visit`
- * does so where every step seats the row that it takes out; else it grows or churns a subsample, and no law is
- * invariant (docs/math.md 3.2).
- * Cost per row: O((columns x candidates)); a move into or out of the tail adds O(columns). Random numbers per row: one
- * uniform, and one priority where anchors are in force.
+ * does so if every step seats the row that it takes out; else it grows or churns a subsample, and leaves no
+ * distribution invariant (docs/math.md 3.2). Cost per row: O((columns x candidates)); a move into or out of the tail
+ * adds O(columns). Random numbers per row: one uniform, and one priority if anchors are in force.
  */
 
-/* out[k] = x by a whole vector, which can be loaded again at once */
+/* Set out[k] = x by storing a whole vector, which can be loaded again at once. */
 ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
     vd *at = (vd *)(out + (k & ~(int64_t)(N_DOUBLE - 1)));
     vl lane;
@@ -17,14 +16,14 @@ ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
     *at = SELECT(lane == (k & (N_DOUBLE - 1)), SPREAD(x), *at);
 }
 
-/* slots that have been in use, and the next vacant one; in use + 15, in sixteens, is the number of lanes of the tail */
+/* Number of slots used so far, with the next vacant one; rounded up to 16, the number of lanes of the tail. */
 ALWAYS_INLINE int64_t FN(slots_in_use)(const tail_t *t) {
     return t->vacant >= t->n_slots ? t->vacant + 1 : t->n_slots;
 }
 
-/* Scores of the block's rows under the tail, each as seen without that row; own[j] is its slot or -1. A row alone in
- * its slot stands in a block of its own. The new cluster takes the lane *fresh, the lowest slot that is vacant once
- * the row is out. out[row * stride + slot], in as many lanes as slots_in_use says. Needs t->vacant < capacity. */
+/* Scores of the block's rows under the tail, each without that row; own[j] is its slot or -1. A row alone in its slot
+ * is in a block of its own. The new cluster takes the lane *fresh, the lowest slot that is vacant once the row is
+ * removed. out[row * stride + slot], in as many lanes as slots_in_use requires. Needs t->vacant < capacity. */
 static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, const int64_t *own, double *out,
                            int64_t stride, int64_t *fresh) {
     int64_t n_rows = w->block.n, alone = own[0] >= 0 && t->size[own[0]] == 1, vacant = t->vacant;
@@ -33,7 +32,7 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
     for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight - (own[j] >= 0 ? t->log_rows_without : t->log_rows);
     if (alone) opening = log_or_never(t->concentration + (t->n_occupied - 1) * t->discount);
     if (t->n_rows - (own[0] >= 0) == 0) { /* no other row: concentration, which may be <= 0, cancels */
-        for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight; /* of several rows none is in the tail */
+        for (int64_t j = 0; j < n_rows; j++) shift[j] = t->log_weight; /* with several rows none is in the tail */
         opening = 0;
     }
     if (t->log_size[vacant] != opening) t->log_size[vacant] = opening; /* rarely: fresh stores are slow to load */
@@ -44,7 +43,7 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
         }
     FN(score_slots)(t, rows, w, at, shift, out, stride, n, (used + 7) & ~(int64_t)7);
     *fresh = vacant;
-    if (alone) { /* its slot is vacant without it: the new cluster sits at the lower of the two */
+    if (alone) { /* without the row its slot is vacant, and the new cluster takes the lower one */
         out[own[0]] = -INFINITY;
         if (own[0] < vacant) {
             out[own[0]] = out[vacant];
@@ -59,10 +58,10 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
 /* True if the tail is empty: its new cluster is then a candidate by itself, before all others in the draw. */
 ALWAYS_INLINE int FN(is_empty)(const tail_t *t) { return t && t->n_occupied == 0; }
 
-/* out[row]: score of the new cluster, slot 0, of an empty tail, without - log x! of the counts; -infinity where there is
- * another tail or none */
+/* out[row]: score of the new cluster, slot 0, of an empty tail, without - log x! of the counts; -infinity if the tail
+ * is not empty, or there is none. */
 ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w, const int64_t *at, double out[BLOCK]) {
-    double *slots = w->part; /* 8 a row; it is free until the draw */
+    double *slots = w->part; /* 8 per row; unused until the draw */
     for (int64_t j = 0; j < BLOCK; j++) out[j] = FN(is_empty)(t) ? t->log_weight : -INFINITY;
     if (!FN(is_empty)(t)) return;
     if (rows->n_codes) FN(add_prior)(t, &w->block, out);
@@ -72,14 +71,14 @@ ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w,
     for (int64_t j = 0; j < w->block.n; j++) out[j] += slots[8 * j];
 }
 
-/* the tail slot of a label, -1 for every other label that may stand, -2 for one that may not */
+/* The tail slot of a label, -1 for any other valid label, -2 for an invalid one. */
 ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int64_t label) {
     if (label >= g->base && t && label - g->base < t->n_slots && t->size[label - g->base] > 0) return label - g->base;
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
-/* scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
- * the scale of score_tail where somebody is in the tail; else, as score_new, without - log x! of the counts. */
+/* Scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
+ * the scale of score_tail if the tail has rows; else, as in score_new, without - log x! of the counts. */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
                                     const int64_t *allowed, double *out, int64_t stride, int64_t n, const int known) {
     const block_t *block = &w->block;
@@ -88,14 +87,14 @@ ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, co
         int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
         if (!t || FN(is_empty)(t) || !rows->n_tallies) continue;
-        double log_factorials = 0; /* of 0, which stands for a missing count, it is 0 */
+        double log_factorials = 0; /* a missing count is stored as 0 and adds 0 */
         for (int64_t q = 0; q < rows->n_tallies; q++) log_factorials += count_of(block->tallies[j][q]).log_factorial;
         for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) -= log_factorials;
     }
 }
 
-/* Gives row i, which is the row at hand, the candidate that was drawn: an instantiated cluster below n_prefix or a slot
- * beyond it. Returns whether the tail is another one now. */
+/* Move row i, the current row, to the drawn candidate: an instantiated cluster below n_prefix, else a slot. Returns 1
+ * if this changed the tail. */
 ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w, int64_t own,
                              int64_t fresh, int64_t n_prefix, int64_t chosen, int64_t *moved) {
     int64_t alone = own >= 0 && t->size[own] == 1, slot = chosen - n_prefix;
@@ -109,11 +108,11 @@ ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tai
     if (own >= 0) FN(step_row)(t, w, own, -1);
     FN(step_row)(t, w, slot, +1);
     z[i] = (int32_t)(g->base + slot);
-    *moved += !(alone && slot == fresh); /* a row alone that opens a cluster stays alone: no move */
+    *moved += !(alone && slot == fresh); /* a single row that opens a cluster stays single: no move */
     return 1;
 }
 
-/* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`; a status. An anchor stays. */
+/* One Gibbs step of row i, or its seating if z[i] = -1, by word `at` of `words`. Returns a status. An anchor stays. */
 static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
                           int anchored, philox_stream *priorities, uint64_t row0, philox_stream *words, uint64_t at,
                           int64_t *moved) {
@@ -126,7 +125,7 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
     if (w->block.infinite) return STATUS_NOT_A_NUMBER;
     int64_t alone = own >= 0 && t->size[own] == 1;
     n = n_prefix = (allowed + 15) & ~(int64_t)15;
-    if (t && allowed == 0 && t->n_occupied - alone == 0) { /* nothing but the new cluster: no draw */
+    if (t && allowed == 0 && t->n_occupied - alone == 0) { /* the new cluster is the only candidate: no draw */
         fresh = alone && own < t->vacant ? own : t->vacant;
         chosen = n_prefix + fresh;
     } else {
@@ -148,16 +147,16 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
     return STATUS_DONE;
 }
 
-/* The rows that wait for their steps: where they are, their slots or -1, how many instantiated clusters are open to
- * each, and their uniforms. */
+/* Rows waiting for their steps: their indices, their slots or -1, the number of instantiated clusters open to each, and
+ * their uniforms. */
 typedef struct {
     int64_t n, at[BLOCK], own[BLOCK], allowed[BLOCK];
     double u[BLOCK];
 } FN(waiting_t);
 
-/* Steps of waiting rows on the supposition that none of them changes the tail. They end with the first row that does:
- * what comes after it has to be scored anew. A row without a draw here, because something is wrong with it or rounding
- * had the last word, is left to step_label. *settled: how many rows have made their step, at least one if none fails.
+/* Steps of waiting rows on the assumption that none of them changes the tail. They end with the first row that does:
+ * the rows after it have to be scored again. A row without a draw here, because of an error or rounding, is left to
+ * step_label. *settled: number of rows that have made their step, at least one if none fails.
  */
 static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting_t) *waiting, const instantiated_t *g,
                                 tail_t *t, work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
@@ -202,8 +201,8 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
     return done;
 }
 
-/* A step of every row in order; idle rows (label below -1) are passed over. Rows are stepped in blocks: of BLOCK where
- * there is no tail; where there is one, of as many as lately have left it as it was. The block changes no result. */
+/* A step of every row in order; idle rows (label below -1) are skipped. Rows are stepped in blocks: of BLOCK without a
+ * tail; with one, of as many as recently left it unchanged. The block size changes no result. */
 static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g, tail_t *t, work_t *w,
                            uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
     philox_stream words = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
@@ -221,7 +220,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
             if (own < -1 || (own >= 0 && t->size[own] == 1)) break;
             int64_t allowed = FN(open_to)(g, t != NULL, anchored, z[next], &priorities, row0 + next);
             if (allowed < 0) continue;
-            if (t && allowed == 0 && t->n_occupied == 0) break; /* it opens a cluster, without a draw */
+            if (t && allowed == 0 && t->n_occupied == 0) break; /* the row opens a cluster, without a draw */
             waiting.at[j] = next, waiting.own[j] = own, waiting.allowed[j] = allowed;
             waiting.u[j] = philox_uniform(philox_word(&words, row0 + next));
             waiting.n++;
@@ -249,7 +248,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
     return done;
 }
 
-/* Takes row i out of its cluster and makes it idle, unless it is an anchor: then *stays is 1. Returns a status. */
+/* Remove row i from its cluster and make it idle, unless it is an anchor: then *stays is 1. Returns a status. */
 ALWAYS_INLINE int FN(take_out)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
                                int anchored, philox_stream *priorities, uint64_t row0, int *stays) {
     if (z[i] < -1) return STATUS_DONE;
@@ -265,9 +264,9 @@ ALWAYS_INLINE int FN(take_out)(const rows_t *rows, int32_t *z, int64_t i, const 
     return STATUS_DONE;
 }
 
-/* Step s takes row out[s] out and then seats row in[s]; -1: nobody. With out[s] = in[s] it is a Gibbs step of that row.
- * On STATUS_GROW .row is the step to go on from, on any other status but STATUS_DONE it is the row at hand.
- * The word of step s is that of row s mod n, and counts its passes in the upper half of `sub`, beside the sweep. */
+/* Step s removes row out[s] and then seats row in[s]; -1: none. If out[s] = in[s] it is a Gibbs step of that row. On
+ * STATUS_GROW .row is the step at which to resume, on any other status but STATUS_DONE it is the current row. The word
+ * of step s is that of row s mod n, and counts its passes in the upper half of `sub`, beside the sweep. */
 static outcome_t FN(visit)(const rows_t *rows, int32_t *z, const int32_t *out, const int32_t *in, int64_t first,
                            int64_t n_steps, const instantiated_t *g, tail_t *t, work_t *w, uint64_t row0, uint64_t seed,
                            uint64_t cycle, uint64_t sweep, uint64_t chain, int anchored) {
@@ -295,7 +294,7 @@ static outcome_t FN(visit)(const rows_t *rows, int32_t *z, const int32_t *out, c
         if (i < 0 || stays || (z[i] >= 0 && out[s] != i)) continue;
         if (z[i] < 0) {
             z[i] = -2;
-            if (!t && g->n == 0) continue; /* nowhere to go: it stays idle */
+            if (!t && g->n == 0) continue; /* no cluster to enter: it stays idle */
             z[i] = -1;
         }
         done.status = FN(step_label)(rows, z, i, g, t, w, anchored, &priorities, row0, &words,
@@ -309,9 +308,8 @@ static outcome_t FN(visit)(const rows_t *rows, int32_t *z, const int32_t *out, c
     return done;
 }
 
-/* terms[i][0..n_slots-1]: log of the predictive weight of row i with slot k (vacant: -infinity), terms[i][n_slots]:
- * with a new cluster; or, with terms NULL, totals[i] = log of their sum. Rows are in no cluster. Needs t->vacant <
- * capacity. */
+/* terms[i][0..n_slots-1]: log predictive weight of row i in slot k (vacant: -infinity), terms[i][n_slots]: in a new
+ * cluster; or, with terms NULL, totals[i] = log of their sum. Rows are in no cluster. Needs t->vacant < capacity. */
 static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double *terms, double *totals) {
     outcome_t done = {0, 0, STATUS_DONE};
     for (int64_t i = 0; i < rows->n; i++) {
@@ -341,11 +339,11 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
     return done;
 }
 
-/* Seats rows that are in no cluster one by one, each by its predictive given those before it. The slot that a row with
- * the same guide opened, or a new one while there is none, weighs e^boost times as much; guide[i] < 0: no slot does.
- * slot[i] < 0: drawn with u[i]; else the slot that it names through `known`, a new one while that is -1. home and known
- * have an entry for each guide and each name. *log_q: log probability of all that was chosen.
- * On STATUS_GROW .row is the row to go on from. */
+/* Seat rows that are in no cluster one by one, each by its predictive given the previous ones. The slot that a row with
+ * the same guide opened, or a new one until there is one, has its weight multiplied by e^boost; guide[i] < 0: none has.
+ * slot[i] < 0: drawn with u[i]; else the slot with this name in `known`, a new one while that is -1. home and known
+ * have an entry for each guide and each name. *log_q: log probability of all choices. On STATUS_GROW .row is the row at
+ * which to resume. */
 static outcome_t FN(seat)(const rows_t *rows, int64_t first, const int32_t *guide, int32_t *home, int32_t *known,
                           int32_t *slot, const double *u, double boost, tail_t *t, work_t *w, double *log_q) {
     outcome_t done = {rows->n, 0, STATUS_DONE};

@@ -1,38 +1,38 @@
-/* The collapsed clusters of a shard: adding and removing a row, and what is derived from the statistics.
- * Included once for every instruction set (every_isa.h).
+/* The collapsed clusters of a shard: adding and removing a row, and quantities derived from the statistics. Included
+ * once for every instruction set (every_isa.h).
  *
  * Categorical table. The predictive of docs/math.md 1.3 is the sum over observed cells of log(n_kcv + beta_v) -
  * log(n_kc + beta_c), n_kc counting observed cells. Its two parts are large and nearly cancel, so the table keeps
  *     table[level v of c][slot]  = log(n_kcv + beta_v) - reference[c][slot]
  *     table[missing of c][slot]  = log(n_kc + beta_c)  - reference[c][slot]          (near 0)
  *     norm[slot]                 = sum over c of log(n_kc + beta_c) - reference[c][slot]     (float64, near 0)
- * with reference = log(n_kc + beta_c) as it was when the slot's size last changed by a factor of 2. Then sum(table) -
+ * with reference = log(n_kc + beta_c) at the time when the slot's size last changed by a factor of 2. Then sum(table) -
  * norm is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
- * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as the others;
- * alone, in an empty tail, by that column (add_prior).
+ * The column of a vacant slot is the prior's, so a new cluster is scored by the same vector loop as the others; in an
+ * empty tail, by that column alone (add_prior).
  *
- * A column that leans on a parent (docs/links.md) has the level rows of each context of the parent side by side, each with
- * a missing row of its own, of which the last alone counts missing cells. Its total depends on the row's context, so its
- * table has the predictive itself,
+ * A column with a parent (docs/links.md) has level rows for each context of the parent, one context after another, each
+ * with a missing row of its own, of which only the last counts missing cells. Its total depends on the row's context,
+ * so its table has the predictive itself,
  *     table[level v in context u of c][slot] = log(n_kcuv + beta_v) - log(n_kcu + beta_c), 0 in missing rows,
- * the column has no part in norm, and a row's step rewrites the level rows of one context.
+ * the column is left out of norm, and a row's step rewrites the level rows of one context.
  */
 
-/* n_kc + beta_c, and the same with one observed cell less (1 where there is none to take) */
+/* n_kc + beta_c, and the same with one observed cell less (1 if there is none). */
 ALWAYS_INLINE void FN(column_total)(const tail_t *t, int64_t c, int64_t slot, double *total, double *without) {
     int64_t missing = t->offsets[c + 1] - 1, n = t->size[slot] - t->levels[missing * t->capacity + slot];
     *total = n + t->dirichlet[missing];
     *without = n ? (n - 1) + t->dirichlet[missing] : 1.0;
 }
 
-/* logarithms in place of the first n values of `logs`, which has room up to the next multiple of 8 */
+/* Replace the first n values of `logs` by their logarithms; it has room up to the next multiple of 8. */
 ALWAYS_INLINE void FN(take_logs)(double *logs, int64_t n) {
     for (int64_t i = n; i & 7; i++) logs[i] = 1.0;
     FN(log_array)(logs, n);
 }
 
-/* Contexts of the columns, NULL without any link: a local, which no store can change, so that loops without links are
- * as if there were none. */
+/* Contexts of the columns, NULL without any link: a local variable, which no store can change, so that loops without
+ * links cost nothing extra. */
 #define CONTEXTS_OF(t) const int64_t *contexts = (t)->n_linked ? (t)->contexts : NULL
 #define IS_LINKED(c) (contexts && contexts[c] > 1)
 
@@ -43,7 +43,7 @@ ALWAYS_INLINE double FN(context_total)(const tail_t *t, int64_t from, int64_t mi
     return n + t->dirichlet[missing];
 }
 
-/* level rows of one context of a column, and where the level row l of a column is among them */
+/* Number of level rows per context of a column. */
 ALWAYS_INLINE int64_t FN(context_rows)(const tail_t *t, int64_t c) {
     return (t->offsets[c + 1] - t->offsets[c]) / t->contexts[c];
 }
@@ -52,7 +52,7 @@ ALWAYS_INLINE int64_t FN(context_start)(const tail_t *t, int64_t c, int64_t l) {
     return t->offsets[c] + (l - t->offsets[c]) / rows * rows;
 }
 
-/* the table of one context of a slot */
+/* Derive the table of one context of a slot. */
 static void FN(derive_context)(tail_t *t, work_t *w, int64_t from, int64_t missing, int64_t slot) {
     int64_t stride = t->capacity, n = missing - from;
     double *logs = w->logs;
@@ -63,7 +63,7 @@ static void FN(derive_context)(tail_t *t, work_t *w, int64_t from, int64_t missi
     t->table[missing * stride + slot] = 0;
 }
 
-/* Everything categorical of one slot, afresh: O(L). */
+/* Derive all categorical entries of one slot: O(L). */
 static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     CONTEXTS_OF(t);
     int64_t stride = t->capacity;
@@ -90,7 +90,7 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
             FN(derive_context)(t, w, t->offsets[c] + u * rows, t->offsets[c] + (u + 1) * rows - 1, slot);
 }
 
-/* The entries of one slot that a step of the row at hand has changed: O(C). */
+/* Update the entries of one slot that a step of the current row has changed: O(C). */
 static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     CONTEXTS_OF(t);
     int64_t stride = t->capacity, C = t->n_codes;
@@ -140,7 +140,7 @@ ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, doubl
     return s;
 }
 
-/* Fields of a slot and column, less one cell, that own_reals reads: those that do not depend on the cell. */
+/* Fields of a slot and column without one cell that own_reals reads: those that do not depend on the cell. */
 ALWAYS_INLINE void FN(derive_without)(tail_t *t, int64_t r, int64_t slot) {
     int64_t at = r * t->capacity + slot, pad = (t->n_reals + 7) & ~(int64_t)7, left = t->real_n[at] - 1;
     const double *prior = t->normal + 4 * r;
@@ -200,7 +200,7 @@ ALWAYS_INLINE void FN(derive_tally)(tail_t *t, int64_t q, int64_t slot) {
     t->nb_log_p_without[at] = t->tally_n[at] ? -log1p_inverse(t->gamma[2 * q + 1] + (t->tally_n[at] - 1)) : 0.0;
 }
 
-/* weights of one slot, and those of the tail as a whole */
+/* Derive the weights of one slot, and those of the tail as a whole. */
 ALWAYS_INLINE void FN(derive_weights)(tail_t *t, int64_t slot) {
     t->log_size[slot] = log_or_never(t->size[slot] ? t->size[slot] - t->discount : 0.0);
     t->log_size_without[slot] = log_or_never(t->size[slot] > 1 ? t->size[slot] - 1 - t->discount : 0.0);
@@ -211,7 +211,7 @@ ALWAYS_INLINE void FN(derive_totals)(tail_t *t) {
     t->log_open = log_or_never(t->concentration + t->n_occupied * t->discount);
 }
 
-/* everything derived of slots from..to-1, and the totals of the tail */
+/* Derive everything for slots from..to-1, and the totals of the tail. */
 static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
     for (int64_t slot = from; slot < to; slot++) {
         FN(refresh_categories)(t, w, slot);
@@ -307,7 +307,7 @@ ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
     return FN(sum8)(sum);
 }
 
-/* Log of the product of the totals of the linked columns in the row's contexts, less the row. */
+/* Log of the product of the totals of the linked columns in the row's contexts, without the row. */
 APART double FN(own_contexts)(const tail_t *t, const work_t *w, int64_t slot) {
     CONTEXTS_OF(t);
     int64_t C = t->n_codes, padded = (C + 7) & ~(int64_t)7;
@@ -321,7 +321,7 @@ APART double FN(own_contexts)(const tail_t *t, const work_t *w, int64_t slot) {
     return FN(log_product)(total, padded);
 }
 
-/* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
+/* Log predictive of the row's own slot without the row; nothing is written. Columns are the lanes here. */
 APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
     CONTEXTS_OF(t);
     int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
@@ -344,7 +344,7 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     return score - FN(log_product)(factor, padded);
 }
 
-/* Student t of every real cell of the row given its slot without it: without_x, then student_of, then student. */
+/* Student t of every real cell of the row given its slot without the row: without_x, then student_of, then student. */
 APART double FN(own_reals)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t pad = (t->n_reals + 7) & ~(int64_t)7;
     const double *field = t->without + slot * WITHOUT_FIELDS * pad;

@@ -1,11 +1,12 @@
-/* Draws of a column of each row of log weights, and their log probability. Included once for every instruction set.
+/* Draw a column for each row of log weights, and the log probability of the draws. Included once for every instruction
+ * set.
  *
- * Unlike draw.h all is float64, and every weight counts: the probability enters the ratio of a move. A row's weights are
- * added up in order, so that no bit depends on the width.
+ * Unlike draw.h, all is float64, and every weight counts: the probability enters the ratio of a move. A row's weights
+ * are added up in order, so that no bit depends on the width.
  */
 
-/* weight: room for n_columns rounded up to 8, aligned. given: columns that are taken instead of being drawn by u, or NULL.
- * Returns the sum over rows of log weight less log total. */
+/* weight: room for n_columns rounded up to 8, aligned. given: columns to take instead of drawing by u, or NULL. Returns
+ * the sum over rows of log weight minus log total. */
 static double FN(take)(const double *terms, int64_t n_rows, int64_t n_columns, const double *u, const int32_t *given,
                        double *weight, int32_t *chosen) {
     int64_t padded = (n_columns + 7) / 8 * 8, i, k;
@@ -21,7 +22,7 @@ static double FN(take)(const double *terms, int64_t n_rows, int64_t n_columns, c
             *x = FN(vexp_negative)(*x - top);
         }
         double total = 0.0;
-        for (k = 0; k < n_columns; k++) weight[k] = total += weight[k]; /* with all before it */
+        for (k = 0; k < n_columns; k++) weight[k] = total += weight[k]; /* cumulative */
         if (given) {
             k = given[i];
         } else {

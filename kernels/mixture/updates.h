@@ -5,24 +5,24 @@
 #include "special.h"
 #include <string.h>
 
-typedef struct { uint64_t seed, purpose, sub, cycle, chain; } stream_key; /* of a stream; sub < 2^32 */
+typedef struct { uint64_t seed, purpose, sub, cycle, chain; } stream_key; /* key of a stream; sub < 2^32 */
 
-/* statistics of real columns, or without scatter of count columns, whose `mean` is the sum of their cells */
+/* statistics of real columns, or of count columns, which have no scatter and whose `mean` is the sum of their cells */
 typedef struct {
     int64_t n_clusters;
     const int64_t *n;
     const double *mean, *scatter;
 } numbers_t;
 
-/* a column in lines: moments of K clusters, parents' [parent][cluster], and points [point][kappa, nu, variance] */
+/* a column on a line: moments of K clusters, parents' [parent][cluster], and points [point][kappa, nu, variance] */
 typedef struct {
     int64_t n_points, n_parents, n_clusters;
-    const double *points, *square, *middle; /* the last two of the parents: prior variances and means */
+    const double *points, *square, *middle; /* the last two are the parents': prior variances and means */
     double mean;
     const double *n, *u, *x, *uu, *ux, *xx;
 } lines_t;
 
-typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* of each column: [column][width] */
+typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* [column][width] */
 
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"

@@ -1,4 +1,4 @@
-/* The part of blocks of full-covariance normals in the log odds of the two sides of a split (split.pyx). */
+/* The contribution of blocks of full-covariance normals to the log odds of the two sides of a split (split.pyx). */
 #ifndef MPIBAYES_VECTOR_ODDS_H
 #define MPIBAYES_VECTOR_ODDS_H
 #include <stdint.h>

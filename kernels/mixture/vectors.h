@@ -6,7 +6,7 @@
  * Cost per row and cluster: D (D + 1) / 2 multiplications, additions and loads.
  */
 
-/* |U (x - location)|^2 of a vector of clusters, to whose first one location and factor point. Four rows of U at a time
+/* |U (x - location)|^2 for a vector of clusters; location and factor point to the first one. Four rows of U at a time
  * share the loads of x - location; every sum runs over the columns in order. */
 #define AT(entry) (*(const vd *)(entry))
 ALWAYS_INLINE vd FN(square_norm)(const double *location, const double *factor, int64_t stride, const double *x,
@@ -43,7 +43,7 @@ ALWAYS_INLINE vd FN(square_norm)(const double *location, const double *factor, i
     return sum;
 }
 
-/* the same of four rows, which share the loads of U */
+/* the same for four rows, which share the loads of U */
 ALWAYS_INLINE void FN(square_norms_4)(const double *location, const double *factor, int64_t stride,
                                       const double *const *x, int64_t width, vd *sum) {
     vd d[VECTOR_MOST][4];
@@ -76,8 +76,8 @@ ALWAYS_INLINE void FN(square_norms_4)(const double *location, const double *fact
 }
 #undef AT
 
-/* The rows of a block that have block b of columns, whose first column is `column`: their cells and where their scores
- * go. Returns how many there are. */
+/* Rows of a block in which block b of columns, whose first column is `column`, is observed: their cells and the
+ * addresses of their scores. Returns their number. */
 ALWAYS_INLINE int64_t FN(rows_with)(const block_t *block, int64_t n_blocks, int64_t b, int64_t column, double *out,
                                     int64_t stride, const double **x, double **to) {
     int64_t n = 0;
@@ -118,12 +118,12 @@ static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const b
     }
 }
 
-/* the same in the tail. The norm is capped at 1e300, as in `student`, and so is what overflowed on the way. */
+/* The same in the tail. The norm is capped at 1e300, as in `student`, and so are overflows on the way. */
 ALWAYS_INLINE void FN(vector_student)(double *to, vd norm, const double *half, const double *constant) {
     vd y = SELECT(norm < 1e300, norm, SPREAD(1e300));
     *(vd *)to += *(const vd *)constant - *(const vd *)half * vlog(y + 1.0);
 }
-/* takes the density of a block's first column out again, where it is given */
+/* Remove the density of a block's first column, if it is given. */
 ALWAYS_INLINE void FN(without_first)(double *to, const double *x, const double *location, const double *factor,
                                      const double *half) {
     vd y = *(const vd *)factor * (x[0] - *(const vd *)location);

@@ -1,4 +1,4 @@
-/* Blocks of full-covariance normal columns in the collapsed clusters: statistics, and what is derived of them
+/* Blocks of full-covariance normal columns in the collapsed clusters: statistics, and quantities derived from them
  * (docs/math.md 1.6). Included once for every instruction set (every_isa.h).
  *
  * With n rows in a cluster, kappa_n = kappa_0 + n, nu_n = nu_0 + n, S_n = L L' the matrix of the posterior and m_n its
@@ -6,10 +6,10 @@
  *     U = sqrt(kappa_n / (kappa_n + 1)) L^-1
  *     constant = log Gamma((nu_n + 1) / 2) - log Gamma((nu_n + 1 - D) / 2) - D/2 log(pi (kappa_n + 1) / kappa_n)
  *                - 1/2 log|S_n|
- * Where a block's first column is given, its own density, with one degree of freedom less, is taken out again: D is then
- * the number of the others, |S_n| without the first pivot, and (half - 1/2) log(1 + y^2) is added, y the first of U's.
- * A row's step rewrites one slot in O(D^3), its own slot is scored without it in O(D^2). S_0 is diagonal, and no pivot
- * of S_n is less than its entry, so that rounding cannot make it singular.
+ * If a block's first column is given, its own density, with one degree of freedom less, is removed: D is then the
+ * number of the other columns, |S_n| without the first pivot, and (half - 1/2) log(1 + y^2) is added, y the first of
+ * U's. A row's step rewrites one slot in O(D^3); its own slot is scored without it in O(D^2). S_0 is diagonal, and no
+ * pivot of S_n is less than its entry, so that rounding cannot make it singular.
  */
 
 /* log Gamma(y + steps / 2) - log Gamma(y), y > 0 */
@@ -39,7 +39,7 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
         row[i] += spread[i];
         if (row[i] > 1e300) row[i] = 1e300; /* as in student_of: a very wide cluster, not an infinite one */
     }
-    uint64_t put_right = 0; /* pivots, by column */
+    uint64_t put_right = 0; /* corrected pivots, a bit per column */
     row = u;
     for (int64_t i = 0; i < width; row += ++i) { /* S = L L', by rows; L takes its place, its diagonal inverted */
         double *above = u;
@@ -47,7 +47,7 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
         for (int64_t j = 0; j < i; above += ++j) {
             double sum = row[j];
             for (int64_t l = 0; l < j; l++) sum -= row[l] * above[l];
-            row[j] = put_right >> j & 1 ? 0.0 : sum * above[j]; /* below such a pivot there is rounding alone */
+            row[j] = put_right >> j & 1 ? 0.0 : sum * above[j]; /* below such a pivot there is only rounding */
             pivot -= row[j] * row[j];
         }
         if (!(pivot > spread[i])) pivot = spread[i], put_right |= (uint64_t)1 << i;
@@ -67,7 +67,7 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
     return log_determinant;
 }
 
-/* where block b begins among the entries of locations and of triangles */
+/* Start of block b among the entries of locations and of triangles. */
 ALWAYS_INLINE void FN(block_start)(const tail_t *t, int64_t b, int64_t *entry, int64_t *pair) {
     *entry = *pair = 0;
     for (int64_t a = 0; a < b; a++) *entry += t->widths[a], *pair += t->widths[a] * (t->widths[a] + 1) / 2;
@@ -80,7 +80,7 @@ ALWAYS_INLINE void FN(spread_out)(const double *from, int64_t n, double *to, int
     for (int64_t e = 0; e < n; e++) to[e * stride] = from[e];
 }
 
-/* everything derived of one block and slot; scratch: two locations and two triangles */
+/* Derive the quantities of one block and slot; scratch: two locations and two triangles. */
 static void FN(derive_vector)(tail_t *t, work_t *w, int64_t b, int64_t slot) {
     int64_t stride = t->capacity, entry, pair, at = b * stride + slot, width = t->widths[b];
     int64_t n_pairs = width * (width + 1) / 2, given = t->given[b], scored = width - given;
@@ -97,13 +97,13 @@ static void FN(derive_vector)(tail_t *t, work_t *w, int64_t b, int64_t slot) {
     t->v_constant[at] = FN(log_gamma_steps)(0.5 * (nu + 1.0 - scored), scored)
                         - 0.5 * (scored * (LOG_PI + log_positive((kappa + 1.0) / kappa)) + determinant);
     t->v_without[at] = 0.0;
-    if (t->vector_n[at]) /* with |S_n| still that of all rows */
+    if (t->vector_n[at]) /* |S_n| is still that of all rows */
         t->v_without[at] = FN(log_gamma_steps)(0.5 * (nu - scored), scored)
                            - 0.5 * (scored * (LOG_PI + log_positive(kappa / (kappa - 1.0))) + determinant);
 }
 
-/* Statistics of one block with row x less, all contiguous: the inverse of Welford's step. Squares stay at or above 0,
- * the last row leaves exact zeros. */
+/* Statistics of one block without row x, all contiguous: the inverse of Welford's step. Squares stay at or above 0, the
+ * last row leaves exact zeros. */
 ALWAYS_INLINE void FN(without_vector)(int64_t n, const double *x, int64_t width, double *mean, double *scatter) {
     double *row = scatter;
     double after[VECTOR_MOST];
@@ -147,9 +147,9 @@ static void FN(step_vectors)(tail_t *t, work_t *w, int64_t slot, int sign) {
     }
 }
 
-/* The row's own slot as if the row were not there. With t = kappa_n / (kappa_n - 1) (x - m_n)' S_n^-1 (x - m_n), the
- * determinant without the row is |S_n| (1 - t). Where the row makes up nearly all of its cluster's spread, 1 - t cancels
- * and the posterior without it is worked out. */
+/* Log predictive of the row's own slot without the row. With t = kappa_n / (kappa_n - 1) (x - m_n)' S_n^-1 (x - m_n),
+ * the determinant without the row is |S_n| (1 - t). If the row makes up nearly all of its cluster's spread, 1 - t
+ * cancels and the posterior without it is computed. */
 static double FN(own_vectors)(const tail_t *t, work_t *w, int64_t slot) {
     int64_t stride = t->capacity, entry = 0, pair = 0;
     double score = 0;

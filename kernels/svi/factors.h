@@ -1,8 +1,8 @@
-/* Users of a factorization, solved against the items and added to what the items are solved from: loops for every
- * instruction set.
+/* Pass over users of a factorization: solve each against the items and add it to the sums from which the items are
+ * solved. Loops for every instruction set.
  *
- * Lower triangles are packed row by row, T = D (D + 1) / 2. Arrays of rows come in two zones, each padded to a multiple
- * of LANES: what counts once a rating, and what counts rating times.
+ * Lower triangles are packed row by row, T = D (D + 1) / 2. Rows of arrays have two zones, each padded to a multiple of
+ * LANES: entries added once per rating, and entries multiplied by the rating.
  */
 #ifndef MPIBAYES_SVI_FACTORS_H
 #define MPIBAYES_SVI_FACTORS_H
@@ -10,8 +10,8 @@
 #include <string.h>
 #include "special.h"
 
-enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 280 }; /* WIDEST: rows whose sums stay in registers, at most */
-#define KEPT 1e-3 /* of the precision without noise that the guard leaves, as in hpc/svi/step.py */
+enum { LANES = 8, AHEAD = 6, HALVINGS = 24, WIDEST = 280 }; /* WIDEST: widest rows whose sums stay in registers */
+#define KEPT 1e-3 /* share of the noiseless precision that the guard preserves, as in hpc/svi/step.py */
 #define TRIANGLE(i, j) ((i) * ((i) + 1) / 2 + (j))
 #define PADDED(n) (((n) + LANES - 1) / LANES * LANES)
 
@@ -21,29 +21,29 @@ typedef struct {
     int64_t into_once, into_times;  /* widths of the zones of `sums` */
     const double *table;            /* (items, once + times) */
     const double *prior;            /* (T + D): precision, and precision times mean */
-    double center, sharpness;       /* ratings are less `center`; 1 / their variance */
-    const double *numbers;          /* a number a rating of the users asked for, end to end, NULL without noise */
-    double effective;               /* > 0: a row's noise is as of so many of its ratings; else: */
+    double center, sharpness;       /* subtracted from ratings; 1 / their variance */
+    const double *numbers;          /* one number per rating of these users, end to end, NULL without noise */
+    double effective;               /* > 0: a row's noise is that of this many of its ratings; else: */
     double spread, average;         /* factor of the numbers, and their mean over all ratings */
     int64_t guard;
-    const double *old;              /* (users, T + D): to be stepped from with `rate`, NULL for a whole step */
+    const double *old;              /* (users, T + D): start of a step with `rate`, NULL for a whole step */
     double *fresh;                  /* the same after the step */
     double rate;
     double *sums, *numbered;        /* (items, into_once + into_times): added to; numbered NULL without noise */
-    double *moments;                /* (users asked for, D + T): means and covariances, NULL for none */
+    double *moments;                /* (these users, D + T): means and covariances, NULL for none */
 } pass_t;
 
 typedef struct { /* scratch, at multiples of 64 bytes */
     double *by_user;                 /* (LANES, 2, once + times) */
-    double *scalar;                  /* (8, LANES): ratings, sum r, sum r^2, sum e, sum e r, squares, whether rated, - */
+    double *scalar;                  /* (8, LANES): ratings, sum r, sum r^2, sum e, sum e r, squares, 1 if rated, - */
     double *plain, *noise;           /* (T + D, LANES) */
     double *target, *sure, *tried;   /* (T + D, LANES) */
     double *root, *inverse;          /* (T, LANES) */
     double *row, *mean;              /* (D, LANES) */
     double *covariance;              /* (T, LANES) */
-    double *value;                   /* (into_once + 2 into_times): of one user: once, times r, and once again */
+    double *value;                   /* (into_once + 2 into_times): one user's: once, times r, and once again */
     double *total;                   /* (T + D + 4, LANES): sums over users (factors.pyx) */
-    int64_t held, broken;            /* users whose noise was held back, and whose precision is not positive */
+    int64_t held, broken;            /* numbers of users whose noise was reduced, and whose precision is not positive */
 } factor_scratch_t;
 
 #define LOOPS "factors_loops.h"

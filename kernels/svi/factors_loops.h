@@ -1,7 +1,7 @@
 /* Users of a factorization, eight at a time, for one instruction set (every_isa.h).
  *
- * A rating costs a row of the items' table, and a row of their sums, both fetched ahead. Users lie in lanes while they
- * are solved; sums over ratings are taken one by one. So no bit depends on the vectors' width.
+ * A rating costs a row of the items' table, and a row of their sums, both prefetched. Users are lanes while they are
+ * solved; sums over ratings are added one by one. So no bit depends on the vectors' width.
  */
 #include "lanes.h"
 #define AT(p, i) (*(vd *)((p) + (i) * LANES + h))
@@ -9,7 +9,7 @@
 
 /* --- lanes: h is the first of N_DOUBLE of them -------------------------------------------------------------------- */
 
-/* L D L' of packed matrices: unit L below the diagonal of `root`, and 1 / D on it. Which are positive definite. */
+/* L D L' of packed matrices: unit L below the diagonal of `root`, 1 / D on it. Mask of the positive definite ones. */
 ALWAYS_INLINE vl FN(factor)(int64_t D, const double *a, double *root, double *row, int h) {
     vl sound = (vl)(SPREAD(0.0) == 0.0);
     for (int64_t i = 0; i < D; i++) {
@@ -48,7 +48,7 @@ ALWAYS_INLINE vd FN(log_det)(int64_t D, const double *root, int h) {
     return sum;
 }
 
-/* mean and covariance from a factor, and `row` of half_solve */
+/* mean and covariance from a factor, and `row` from half_solve */
 ALWAYS_INLINE void FN(invert)(int64_t D, const double *root, const double *row, double *inverse, double *mean,
                               double *covariance, int h) {
     for (int64_t i = 0; i < D; i++)
@@ -79,8 +79,8 @@ ALWAYS_INLINE vl FN(holds)(int64_t D, const double *sure, const double *noise, v
     return FN(factor)(D, tried, root, row, h);
 }
 
-/* the largest share of the noise <= 1 that leaves sure + share noise - KEPT sure positive definite, within
- * 2^-HALVINGS from below */
+/* The largest share <= 1 of the noise that leaves sure + share noise - KEPT sure positive definite, within 2^-HALVINGS
+ * from below. */
 ALWAYS_INLINE vd FN(share)(int64_t D, const double *sure, const double *noise, double *tried, double *root, double *row,
                            int h) {
     vl whole = FN(holds)(D, sure, noise, SPREAD(1.0), tried, root, row, h);
@@ -97,7 +97,7 @@ ALWAYS_INLINE vd FN(share)(int64_t D, const double *sure, const double *noise, d
 
 /* --- ratings ------------------------------------------------------------------------------------------------------ */
 
-/* sums over a user's ratings of the items' rows, the second zone rating times; `more`: numbers times these */
+/* Sums of items' rows over a user's ratings, the second zone times the rating; `more`: these times `numbers`. */
 ALWAYS_INLINE void FN(gather)(const int once, const int times, const int noisy, const pass_t *p, const int32_t *columns,
                               const float *values, int64_t n, int64_t there, const double *numbers, double *into,
                               double *scalar) {
@@ -161,7 +161,7 @@ static void FN(gather_any)(const pass_t *p, const int32_t *columns, const float 
     scalar[3 * LANES] = sum_e, scalar[4 * LANES] = sum_er;
 }
 
-/* a solved user added to the sums of the items that were rated */
+/* Add a solved user to the sums of the rated items. */
 ALWAYS_INLINE void FN(scatter)(const int once, const int times, const int noisy, const pass_t *p,
                                const int32_t *columns, const float *values, int64_t n, int64_t there,
                                const double *numbers, const double *value) {
@@ -185,7 +185,7 @@ ALWAYS_INLINE void FN(scatter)(const int once, const int times, const int noisy,
     }
 }
 
-/* widths that have loops of their own: ranks 5, 10 and 20, without biases and with them */
+/* Widths with specialized loops: ranks 5, 10 and 20, without and with biases. */
 #define OF_WIDTH(once_, times_)                                                                                        \
     if (p->once == once_ && p->times == times_) {                                                                      \
         if (numbers) FN(gather)(once_, times_, 1, p, columns, values, n, there, numbers, into, scalar);                \
@@ -226,9 +226,9 @@ APART void FN(scatter_one)(const pass_t *p, const int32_t *columns, const float 
 
 /* --- users --------------------------------------------------------------------------------------------------------- */
 
-/* from sums over the rows of the table to G and h, the user's precision and linear term over the ratings' sharpness;
- * returns the squares that the bound has. With biases the last of x is 1, and the table has other things in its place
- * (factors.pyx). */
+/* Convert sums over the rows of the table to G and h, the user's precision and linear term divided by the ratings'
+ * sharpness; returns the squares for the bound. With biases the last of x is 1, and the table has other entries in its
+ * place (factors.pyx). */
 ALWAYS_INLINE void FN(collect)(const pass_t *p, const double *from, const double *scalar, int numbered, double *into,
                                double *squares) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), width = p->once + p->times;
@@ -247,7 +247,7 @@ ALWAYS_INLINE void FN(collect)(const pass_t *p, const double *from, const double
     }
 }
 
-/* users that were rated, added to the sums over users: moments, and the squares that are left of their ratings */
+/* Add users with ratings to the sums over users: moments, and the residual squares of their ratings. */
 ALWAYS_INLINE void FN(tally)(const pass_t *p, factor_scratch_t *s, int h) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), W = T + D;
     vd there = AT(s->scalar, 6), left = AT(s->scalar, 5);
@@ -268,7 +268,7 @@ ALWAYS_INLINE void FN(tally)(const pass_t *p, factor_scratch_t *s, int h) {
     AT(s->total, W + 3) += there;
 }
 
-/* the users' step, in lanes: from `plain` and `noise` to means and covariances */
+/* The users' step, in lanes: from `plain` and `noise` to means and covariances. */
 APART void FN(solve)(const pass_t *p, const int64_t *user, factor_scratch_t *s) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), W = T + D;
     const int stepped = p->old != 0 || p->numbers != 0;
@@ -322,7 +322,7 @@ APART void FN(solve)(const pass_t *p, const int64_t *user, factor_scratch_t *s) 
     }
 }
 
-/* what a user adds to an item's sums with a rating: E zz', and r E z - E zb */
+/* A user's terms in the sums of a rated item: E zz', and r E z - E zb. */
 ALWAYS_INLINE void FN(spell)(const pass_t *p, const factor_scratch_t *s, int64_t u, double *value) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), d = p->biased ? D - 1 : D;
     double *slope = value + p->into_once, *less = slope + p->into_times;
@@ -347,7 +347,7 @@ ALWAYS_INLINE void FN(spell)(const pass_t *p, const factor_scratch_t *s, int64_t
 static void FN(factor_pass)(const pass_t *p, const int64_t *starts, const int64_t *users, int64_t n,
                             const int32_t *columns, const float *values, factor_scratch_t *s) {
     const int64_t D = p->D, T = TRIANGLE(D, 0), W = T + D, width = p->once + p->times;
-    int64_t at = 0; /* in the numbers */
+    int64_t at = 0; /* position in `numbers` */
     for (int64_t first = 0; first < n; first += LANES) {
         int64_t user[LANES], from[LANES];
         for (int64_t u = 0; u < LANES; u++) {
@@ -356,7 +356,7 @@ static void FN(factor_pass)(const pass_t *p, const int64_t *starts, const int64_
             int64_t start = starts[user[u]], count = here ? starts[user[u] + 1] - start : 0;
             const double *numbers = p->numbers ? p->numbers + at : 0;
             s->scalar[6 * LANES + u] = (double)(here && count > 0);
-            /* the rows behind this user's are those of the next */
+            /* this user's rows are followed by the next one's */
             int64_t there = users ? count : starts[n] - start;
             FN(gather_one)(p, columns + start, values + start, count, there, numbers, s->by_user + 2 * u * width,
                            s->scalar + u);

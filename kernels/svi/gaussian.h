@@ -5,7 +5,7 @@
 #include "special.h"
 
 enum { BLOCK = 64, LANES = 8, GROUPS = BLOCK / LANES }; /* rows at a time, in groups */
-#define LOG_LEAST (-27.631021115928548) /* log 1e-12: what is less likely than the best component by more counts as 0 */
+#define LOG_LEAST (-27.631021115928548) /* log 1e-12: components less likely than the best by this factor count as 0 */
 
 typedef struct { /* T = D (D + 1) / 2; lower triangles are packed row by row */
     int64_t K, D;
@@ -17,8 +17,8 @@ typedef struct { /* T = D (D + 1) / 2; lower triangles are packed row by row */
 typedef struct { /* scratch, at multiples of 64 bytes */
     double *x, *y, *weighted; /* (D, BLOCK) each */
     double *log;              /* (K, BLOCK), then the responsibilities */
-    double *row;              /* (4, BLOCK): greatest, 1 / sum, numbers, 1 for a row that is there and 0 for padding */
-    double *plain, *numbered; /* (K, 1 + D + T, LANES): sums, of rows whose place in their group is the lane */
+    double *row;              /* (4, BLOCK): maximum, 1 / sum, numbers, 1 for a row and 0 for padding */
+    double *plain, *numbered; /* (K, 1 + D + T, LANES): sums by the rows' places in their groups (lanes) */
 } scratch_t;
 
 #define LOOPS "gaussian_loops.h"

@@ -1,14 +1,15 @@
 /* Responsibilities of blocks of rows, and sums weighted by these, for one instruction set (every_isa.h).
  *
  * A row costs K (D^2 + 3 D) operations for its responsibilities, and D^2 + 3 D for the sums of each component that it
- * may belong to. Rows lie in lanes, and sums are kept by lane until the end: no bit depends on the vectors' width.
+ * may belong to. Rows are lanes, and sums are kept by lane until the end: no bit depends on the vectors' width.
  */
 #include "lanes.h"
 #define PER_GROUP (LANES / N_DOUBLE) /* vectors */
 #define AT(p, i) (*(vd *)((p) + (i)))
 
 /* e^x for LOG_LEAST <= x <= 0, relative error below 3e-16. Adding 1.5 * 2^52 rounds to a whole number and leaves it in
- * the low bits; Taylor's series to the 13th power does for the rest, at most log(2) / 2. log 2 is split as fdlibm has it. */
+ * the low bits; the remainder, at most log(2) / 2, needs Taylor's series to the 13th power. log 2 is split as in
+ * fdlibm. */
 ALWAYS_INLINE vd FN(exp)(vd x) {
     const double shifter = 6755399441055744.0;
     static const double c[12] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
@@ -21,7 +22,7 @@ ALWAYS_INLINE vd FN(exp)(vd x) {
     return y * (vd)(((vul)t + 1023u) << 52);
 }
 
-/* rows first, first + 1, ... of those asked for, a column after the other; behind the last its copies */
+/* Load rows[first], rows[first + 1], ... column by column; copies of the last one pad the block. */
 static void FN(load)(const double *x, const int64_t *rows, int64_t first, int64_t n, int64_t D, const double *numbers,
                      scratch_t *s) {
     for (int64_t r = 0; r < BLOCK; r++) {
@@ -33,7 +34,7 @@ static void FN(load)(const double *x, const int64_t *rows, int64_t first, int64_
     }
 }
 
-/* log weights of 4 vectors of rows under a component */
+/* Log weights of 4 vectors of rows under a component. */
 ALWAYS_INLINE void FN(log_weights)(const mixture_t *m, int64_t j, int64_t at, scratch_t *s) {
     const int64_t D = m->D;
     const double *f = m->factor + j * (D * (D + 1) / 2), *mean = m->mean + j * D;
@@ -56,7 +57,7 @@ ALWAYS_INLINE void FN(log_weights)(const mixture_t *m, int64_t j, int64_t at, sc
     }
 }
 
-/* from log weights to what is proportional to responsibilities; the rows' log sums are added to `total`, by lane */
+/* Convert log weights to unnormalised responsibilities; the rows' log sums are added to `total`, by lane. */
 static void FN(normalise)(const mixture_t *m, scratch_t *s, double *total) {
     for (int64_t at = 0; at < BLOCK; at += N_DOUBLE) {
         vd most = AT(s->row, at), sum = SPREAD(0.0), there = AT(s->row, 3 * BLOCK + at);
@@ -74,7 +75,7 @@ static void FN(normalise)(const mixture_t *m, scratch_t *s, double *total) {
     }
 }
 
-/* rows' moments, each row times its weight, added to the sums of a component; y, weight: of the `n` groups that count */
+/* Add the rows' weighted moments to the sums of a component; y, weight: of the `n` groups that count. */
 ALWAYS_INLINE void FN(add)(int64_t D, const double *weight, const double *y, double *weighted, int64_t n, double *sums) {
     vd sum[PER_GROUP];
     UNROLL for (int h = 0; h < PER_GROUP; h++) sum[h] = AT(sums, h * N_DOUBLE);
@@ -105,7 +106,7 @@ ALWAYS_INLINE void FN(add)(int64_t D, const double *weight, const double *y, dou
         }
 }
 
-/* the sums of one component, of the groups in which some row may belong to it */
+/* Sums of one component, over the groups in which some row may belong to it. */
 static void FN(tally)(const mixture_t *m, int64_t j, int numbered, scratch_t *s) {
     const int64_t D = m->D, width = (1 + D + D * (D + 1) / 2) * LANES;
     double weight[BLOCK] __attribute__((aligned(64))), other[BLOCK] __attribute__((aligned(64)));

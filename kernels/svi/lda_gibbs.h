@@ -1,13 +1,13 @@
-/* Gibbs' sampler of the topics of a document's words, one by one (Mimno, Hoffman & Blei 2012). Included by lda_loops.h.
+/* Gibbs sampler for the topics of a document's words, one by one (Mimno, Hoffman & Blei 2012). Included by lda_loops.h.
  *
- * A topic is found by way of its lane: the sums of the 16 lanes over blocks, then down their tree to a lane, then block
- * by block. The document has a stream of its own, so that its bits do not depend on who looks at it, nor when.
+ * A topic is found through its lane: the sums of the 16 lanes over blocks, then down their tree to a lane, then block
+ * by block. Each document has a stream of its own, so that its bits do not depend on the rank or the time of its step.
  */
 
-#define V8(x) (*(FN(v8) *)(x)) /* for AVX-512, too: single numbers are read back sooner from a smaller store */
+#define V8(x) (*(FN(v8) *)(x)) /* also for AVX-512: single numbers are read back sooner from a smaller store */
 
-/* p = (count + alpha) * weight of P topics; sums of their lanes in tree[16..31], and before them in tree[n..2 n - 1]
- * sums of lanes that are alike modulo n: tree[1] is the sum of all */
+/* p = (count + alpha) * weight for P topics; sums of their lanes in tree[16..31], and before them in tree[n..2 n - 1]
+ * sums of lanes that are equal modulo n: tree[1] is the sum of all */
 ALWAYS_INLINE void FN(law)(const float *count, const float *alpha, const float *weight, int64_t P, float *p,
                            float tree[2 * WIDE]) {
     FN(v8) low = {0}, high = {0};
@@ -24,11 +24,11 @@ ALWAYS_INLINE void FN(law)(const float *count, const float *alpha, const float *
     tree[1] = tree[2] + tree[3];
 }
 
-/* The topic where the running sum passes u: lanes in the order of the tree, in each the blocks in order. Where rounding
- * leads to a topic of no weight, the next below that has some. */
+/* The topic at which the running sum passes u: lanes in the order of the tree, in each the blocks in order. If rounding
+ * leads to a topic without weight, the next lower one with some. */
 ALWAYS_INLINE int64_t FN(pick)(const float *p, const float tree[2 * WIDE], float u, int64_t K, int64_t P) {
     int64_t k = 0;
-    UNROLL for (int half = 1; half < WIDE; half *= 2) { /* sums of both halves: at 2 half + k, and half behind it */
+    UNROLL for (int half = 1; half < WIDE; half *= 2) { /* sums of both halves: at 2 half + k, and half after it */
         float left = tree[2 * half + k];
         int right = u >= left;
         u -= right ? left : 0.0f;
@@ -39,8 +39,8 @@ ALWAYS_INLINE int64_t FN(pick)(const float *p, const float tree[2 * WIDE], float
     return k;
 }
 
-/* One document: its gamma in room->gamma, and its words' shares of topics in room->share, each given the topics of all
- * other words, means over the sweeps after the first third; sweeps. `row`: its number. */
+/* One document: writes gamma to room->gamma, and its words' topic shares to room->share, each given the topics of all
+ * other words, averaged over the sweeps after the first third; returns the sweeps. `row`: its number. */
 static int64_t FN(sampled)(const documents_t *d, int64_t row, int64_t first, int64_t n, double number, double *sums,
                            double *numbered, room_t *room) {
     const int64_t P = d->P, K = d->K;
@@ -61,7 +61,7 @@ static int64_t FN(sampled)(const documents_t *d, int64_t row, int64_t first, int
                 if (sweep) count[*topic] -= 1.0f;
                 FN(law)(count, d->alpha, weight, P, p, tree);
                 float u = (float)(philox_word(&stream, drawn++) >> 40) * 0x1p-24f, inverse = 1.0f / tree[1];
-                if (!(tree[1] > 1e-30f)) /* a word of no topic that float32 can tell: any, and it counts for none */
+                if (!(tree[1] > 1e-30f)) /* no weight in any topic, in float32: it takes any topic and is not counted */
                     *topic = (int32_t)(u * (float)K), inverse = 0.0f;
                 else
                     *topic = (int32_t)FN(pick)(p, tree, u * tree[1], K, P);

@@ -1,20 +1,19 @@
 /* Local steps of documents for one instruction set (every_isa.h).
  *
- * Topics lie in lanes, 16 to a block, whatever the width of vectors; a word's sum over topics adds the blocks in order,
- * and then the 16 lanes by one tree. Sums over documents are of multiples of a unit, so that no order matters. No result
- * bit depends on the instruction set.
+ * Topics are lanes, 16 to a block, whatever the width of vectors; a word's sum over topics adds the blocks in order,
+ * then the 16 lanes by one tree. Sums over documents are of multiples of a unit, so that their order does not matter.
+ * No result bit depends on the instruction set.
  */
 #include "lanes.h"
 #define PER_WIDE (WIDE / N_FLOAT) /* vectors */
-#define AHEAD 4                   /* words whose sums are fetched before they are added to */
+#define AHEAD 4                   /* words by which prefetching of sums is ahead */
 #define F(p) (*(vf *)(p))
 #define LOOSE(p) (*(FN(vd_loose) *)(p))
 
 typedef float FN(v8) __attribute__((vector_size(32), aligned(32), may_alias));
 
-/* e^(psi(x)) / (x + 6) as an exponent of 2, float32, for x > 0: psi at x + 6 by its series, less six reciprocals, which
- * are (2 x + 5) (1 / y + (2 y + 10) / ((y + 4) (y + 6))) with
- * y = x (x + 5); -infinity for 0 */
+/* log2(e^(psi(x)) / (x + 6)), float32, for x > 0: psi at x + 6 by its series, minus six reciprocals, which are (2 x +
+ * 5) (1 / y + (2 y + 10) / ((y + 4) (y + 6))) with y = x (x + 5); -infinity for 0 */
 ALWAYS_INLINE vf FN(exponent)(vf x) {
     vf y = x * (x + 5.0f), r = 1.0f / (x + 6.0f), z = r * r;
     vf back = (2.0f * x + 5.0f) * (1.0f / y + (2.0f * y + 10.0f) / ((y + 4.0f) * (y + 6.0f)));
@@ -27,7 +26,7 @@ ALWAYS_INLINE vf FN(most)(vf a, vf b) { /* lane by lane */
     return (vf)((more & (vi)a) | (~more & (vi)b));
 }
 
-/* out = e^psi(x) times scale (NULL: 1) of P numbers, over the greatest of the exponents; padding, from K on, is 0 */
+/* out = e^psi(x) times scale (NULL: 1) for P numbers, relative to the greatest exponent; padding, from K on, is 0 */
 ALWAYS_INLINE void FN(exp_digamma)(const float *x, const float *scale, int64_t K, int64_t P, float *out) {
     float lanes[N_FLOAT] __attribute__((aligned(MB_BYTES)));
     vf greatest = (vf){0} - INFINITY;
@@ -48,7 +47,7 @@ ALWAYS_INLINE void FN(exp_digamma)(const float *x, const float *scale, int64_t K
     for (int64_t k = K; k < P; k++) out[k] = 0.0f;
 }
 
-/* sums of 8 rows of 16 lanes, one a lane */
+/* sums of 8 rows of 16 lanes, one per lane */
 ALWAYS_INLINE void FN(across)(vf deck[TOGETHER * PER_WIDE], float sums[TOGETHER]) {
     float flat[TOGETHER * WIDE] __attribute__((aligned(64)));
     for (int round = 0; round < 3; round++) FN(riffle_floats)(deck);
@@ -60,7 +59,7 @@ ALWAYS_INLINE void FN(across)(vf deck[TOGETHER * PER_WIDE], float sums[TOGETHER]
     *(FN(v8) *)sums = (part[0] + part[2]) + (part[1] + part[3]);
 }
 
-/* TOGETHER words from the i-th on: their weights, counts, and 1 for those that are there; copies of the last behind it */
+/* TOGETHER words from the i-th on: their weights and counts; past the end, copies of the last one, not counted */
 ALWAYS_INLINE void FN(group)(const documents_t *d, int64_t first, int64_t i, int64_t n, const float *rows[TOGETHER],
                              float count[TOGETHER]) {
     UNROLL for (int j = 0; j < TOGETHER; j++) {
@@ -70,7 +69,7 @@ ALWAYS_INLINE void FN(group)(const documents_t *d, int64_t first, int64_t i, int
     }
 }
 
-/* ratio = count / sum_k theta_k weight_k of TOGETHER words */
+/* ratio = count / sum_k theta_k weight_k for TOGETHER words */
 ALWAYS_INLINE void FN(ratios)(int64_t P, const float *theta, const float *const rows[TOGETHER], const float *count,
                               float *ratio) {
     vf deck[TOGETHER * PER_WIDE];
@@ -84,7 +83,7 @@ ALWAYS_INLINE void FN(ratios)(int64_t P, const float *theta, const float *const 
     *(FN(v8) *)ratio = *(const FN(v8) *)count / (*(FN(v8) *)ratio + 1e-30f);
 }
 
-/* found = sum over words of ratio * weight, of a document */
+/* found = sum of ratio * weight over the words of a document */
 ALWAYS_INLINE void FN(gather)(const documents_t *d, int64_t first, int64_t n, const float *theta, float *found,
                               float *ratio) {
     float count[TOGETHER] __attribute__((aligned(32)));
@@ -101,7 +100,7 @@ ALWAYS_INLINE void FN(gather)(const documents_t *d, int64_t first, int64_t n, co
     }
 }
 
-/* the same where each word's own share is left out of theta, once: shares before and after are in `share` (n, P) */
+/* The same with each word's own share, once, removed from theta: shares before and after are in `share` (n, P). */
 ALWAYS_INLINE void FN(without_own)(const documents_t *d, int64_t first, int64_t n, const float *theta, float *found,
                                    float *share) {
     float count[TOGETHER] __attribute__((aligned(32))), one[TOGETHER] __attribute__((aligned(32)));
@@ -139,7 +138,7 @@ ALWAYS_INLINE void FN(without_own)(const documents_t *d, int64_t first, int64_t 
     }
 }
 
-/* x rounded to a multiple of the unit whose rounder this is, added to P numbers */
+/* Add x, rounded to a multiple of the rounder's unit, to N_FLOAT sums. */
 ALWAYS_INLINE void FN(add_up)(vf x, double times, double rounder, double *sums) {
     vd low, high;
     FN(widen)(x, &low, &high);
@@ -147,7 +146,7 @@ ALWAYS_INLINE void FN(add_up)(vf x, double times, double rounder, double *sums) 
     LOOSE(sums) += low, LOOSE(sums + N_DOUBLE) += high;
 }
 
-/* A document's expected counts of words in topics, added to the sums. */
+/* Add a document's expected counts of words in topics to the sums. */
 ALWAYS_INLINE void FN(tally)(const documents_t *d, int64_t first, int64_t n, const float *theta, const float *ratio,
                              const float *share, double number, double *sums, double *numbered) {
     const int64_t P = d->P;
@@ -164,7 +163,7 @@ ALWAYS_INLINE void FN(tally)(const documents_t *d, int64_t first, int64_t n, con
     }
 }
 
-/* One document: its gamma in room->gamma, in and out; iterations. */
+/* One document: updates its gamma in room->gamma; returns the number of iterations. */
 static int64_t FN(document)(const documents_t *d, int64_t first, int64_t n, double number, double *sums,
                             double *numbered, room_t *room) {
     const int64_t P = d->P, K = d->K;
@@ -213,7 +212,7 @@ static int64_t FN(document)(const documents_t *d, int64_t first, int64_t n, doub
         again = total > d->tolerance * (length + 1.0f);
     }
     if (sums) {
-        if (d->local == VB) { /* shares that are best given gamma: so the bound never falls */
+        if (d->local == VB) { /* optimal shares given gamma: so the bound never falls */
             FN(exp_digamma)(gamma, NULL, K, P, theta);
             float count[TOGETHER] __attribute__((aligned(32)));
             const float *rows[TOGETHER];

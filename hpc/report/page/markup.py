@@ -1,6 +1,6 @@
-"""The parts of a report's text as HTML: texts, facts and tables. What comes from tables is made visible and escaped.
+"""The parts of a report's text as HTML: texts, facts and tables. Text from tables is made visible and escaped.
 
-What rich takes as styles is read back from its texts; cells of tables are texts or strings.
+Styles are read back from rich's texts; cells of tables are texts or strings.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CLASSES = {"dim": "dim", "cyan": "name", "yellow": "warn"}
 
 
 def escaped(text: object) -> str:
-    """Someone else's text between tags or in an attribute: it has no markup, and nothing that is not to be seen."""
+    """Escape a text from outside the program for use between tags or in an attribute; show unprintable characters."""
     return html.escape(visible(text))
 
 
 def markup(part: Any) -> str:
-    """A part of a report's text, or "" of an empty one. TypeError for what has no place on a page."""
+    """HTML of a part of a report's text; "" if it is empty. Raises TypeError for a part that has no place on a page."""
     if isinstance(part, str):
         return f"<p>{escaped(part)}</p>" if part else ""
     if isinstance(part, Text):
@@ -47,7 +47,7 @@ def markup(part: Any) -> str:
 
 
 def words(text: Text) -> str:
-    """A paragraph; the first line is a heading where it is bold."""
+    """HTML of a paragraph; its first line is a heading if it is bold."""
     first, *others = text.split("\n", allow_blank=True)
     lines = [inline(first), *map(inline, others)]
     if "bold" in str(text.style).split() and not any(_begins(span) for span in text.spans):
@@ -61,7 +61,7 @@ def _begins(span: Any) -> bool:
 
 
 def inline(text: Text | str) -> str:
-    """A line of text with its styles as spans."""
+    """HTML of a line of text with its styles as spans."""
     if isinstance(text, str):
         return escaped(text)
     ends = sorted({0, len(text.plain), *(min(x, len(text.plain)) for s in text.spans for x in (s.start, s.end))})
@@ -88,7 +88,7 @@ def _table(part: Table) -> str:
 
 
 def grid(headings: Sequence[Any], rows: Sequence[Sequence[Any]], right: Sequence[bool], caption: Any = None) -> str:
-    """A table that scrolls sideways where it is wide; the first column heads the rows. right: numbers."""
+    """HTML of a table that scrolls sideways if it is wide; the first column heads the rows. right: numeric columns."""
     if not rows:
         return ""
     look = [' class="num"' if is_right else "" for is_right in right]

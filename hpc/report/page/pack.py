@@ -1,7 +1,7 @@
-"""The parts of a page that its script shows, as compact JSON: long tables, columns of clusters, matrices and traces.
+"""Compact JSON for the parts of a page that its script shows: long tables, columns of clusters, matrices and traces.
 
-Shares are 16 bits each and distances thousandths of a nat, in base64. What would make a page too large is left out: of
-categorical columns the levels that tell least, then the details of the last rows, then cycles of the traces.
+Shares are 16 bits each and distances thousandths of a nat, in base64. A page that would be too large omits the least
+informative levels of categorical columns, then the details of the last rows, then cycles of the traces.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mpibayes.hpc.scalar import shown
 from mpibayes.io.clock import around
 from mpibayes.text import visible
 
-MOST_ROWS = 20_000  # of a table
-MOST_PAIRS = 300_000  # of rows and columns that have details
-MOST_STOP_PAIRS = 30_000  # of all the tables of a slider
-MOST_SHARES = 1_200_000  # of levels of these columns
-MOST_NAMES = 1000  # of a matrix
-MOST_LEVELS = 24  # of a column that are named
-MOST_POINTS = 1500  # of a line
-LETTERS = 300  # of a name
+MOST_ROWS = 20_000  # rows of a table
+MOST_PAIRS = 300_000  # (row, column) pairs with details
+MOST_STOP_PAIRS = 30_000  # the same for all tables of a slider
+MOST_SHARES = 1_200_000  # shares of levels in these details
+MOST_NAMES = 1000  # names of a matrix
+MOST_LEVELS = 24  # named levels of a column
+MOST_POINTS = 1500  # points of a line
+LETTERS = 300  # letters of a name
 WHOLE = 65_535
-NATS = 1000.0  # to one
+NATS = 1000.0  # units per nat
 
 
 def packed(part: Table | Matrix | Stops | Traces) -> dict[str, Any]:
-    """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
+    """Data of a part for the page's script, in plain types; NaN becomes None."""
     if isinstance(part, Table):
         return _browse(part)
     if isinstance(part, Matrix):
@@ -41,13 +41,13 @@ def packed(part: Table | Matrix | Stops | Traces) -> dict[str, Any]:
 
 
 def printable(text: object) -> str:
-    """Someone else's text as it can be seen, at most LETTERS long."""
+    """A text from outside the program with unprintable characters made visible, at most LETTERS long."""
     text = visible(text)
     return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
 
 
 def brief(x: Any) -> Any:
-    """A number to five figures; None where there is none; a text; or a list of these."""
+    """Round a number to five figures; None if it is not finite; texts are shortened; lists item by item."""
     if x is None or isinstance(x, str):
         return x if x is None else printable(x)
     if isinstance(x, (list, tuple)):
@@ -84,7 +84,7 @@ def _details(d: Details) -> dict[str, Any]:
 def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
     p = c.p[:n]
     at = np.arange(len(c.levels))
-    if len(at) > most:  # those that some group has more, or less, of than all rows
+    if len(at) > most:  # keep levels whose share in some group differs most from that in all rows
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
     named = [printable(c.levels[i]) for i in at.tolist()]
     return {
@@ -116,12 +116,12 @@ def _shares(p: np.ndarray) -> str:
 
 
 def _sixteen(x: np.ndarray) -> str:
-    """In base64, little-endian, row by row."""
+    """Encode as 16-bit little-endian integers in base64, row by row."""
     return base64.b64encode(np.ascontiguousarray(np.rint(x).astype("<u2")).tobytes()).decode()
 
 
 def _stops(s: Stops) -> dict[str, Any]:
-    """Details of the first tables, as far as they are no more than those of one long table."""
+    """Pack a slider's tables; the first ones keep their details, at most MOST_STOP_PAIRS pairs in all."""
     left, tables = MOST_STOP_PAIRS, []
     for table in s.tables:
         columns = table.details.columns if table.details else ()
@@ -136,7 +136,7 @@ def _stops(s: Stops) -> dict[str, Any]:
 
 
 def _matrix(m: Matrix) -> dict[str, Any]:
-    """The lower triangle, row by row, a byte each, without the diagonal."""
+    """Pack the lower triangle without the diagonal, row by row, a byte per share."""
     n = min(len(m.names), MOST_NAMES)
     i, j = np.tril_indices(n, -1)
     share = np.rint(m.share[i, j] * 255).astype(np.uint8)
@@ -158,10 +158,10 @@ def _traces(t: Traces) -> dict[str, Any]:
 
 
 def _line(chain: Any, s: Any) -> dict[str, Any]:
-    """The values that exist; of many, the least and the greatest of each stretch."""
+    """Finite values of a trace; of a long one, the minimum and the maximum of each stretch."""
     value = chain.trace.get(s.name, np.zeros(0))
     seen = np.isfinite(value)
-    if len(value) and not s.whole:  # a density of a part of the rows is not comparable with that of all
+    if len(value) and not s.whole:  # a density of part of the rows is not comparable with that of all
         seen &= chain.trace["cycle"] >= chain.growth
     x, y = (chain.trace["cycle"][seen], value[seen]) if len(value) else (value, value)
     if len(x) > MOST_POINTS:

@@ -1,8 +1,8 @@
 """The page of a report, report.html: one file, which needs no network and whose script knows no family.
 
 The template, the style and the script lie beside this file. Texts and tables are HTML already; the long tables,
-matrices and traces are JSON, which the script shows as they are looked at. The page allows itself no request, and no
-script but its own, by the hash of it: were a name from a table ever taken for a script, it would not run.
+matrices and traces are JSON, which the script renders on demand. The page's policy allows no request, and no script but
+its own, identified by its hash: even if a name from a table were taken for a script, it would not run.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from mpibayes.hpc.run.identity import RESOLVED, read_provenance
 from mpibayes.io.files import read_regular, reading
 from mpibayes.text import visible, visible_lines
 
-MOST_SVG = 600_000  # letters: a picture of more is a PNG image
-WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)pt"')  # as it was drawn: letters are of their size there
+MOST_SVG = 600_000  # letters; a larger picture is embedded as PNG
+WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)pt"')  # original width, at which letters have their size
 SIGN = {GOOD: "✓", DOUBT: "!", BAD: "✗"}
 
 
 def page(document: Document) -> str:
-    """The whole file, UTF-8."""
+    """The whole file, in UTF-8."""
     data: list[dict[str, Any]] = []
     sections = [*document.sections, *([_how(document.chains)] if document.chains else [])]
     sections = [section for section in sections if section.blocks(PAGE)]
@@ -66,7 +66,7 @@ def page(document: Document) -> str:
 
 
 def as_json(data: Any) -> str:
-    """JSON that can stand in a script element: no letter of it begins a tag, a comment or an entity."""
+    """JSON that is safe inside a script element: no character begins a tag, a comment or an entity."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -123,7 +123,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _inline(svg: str, name: str, label: str) -> str:
-    """matplotlib's file as an element among others: names in it begin with the picture's, its groups have none."""
+    """Embed matplotlib's SVG as an element: used identifiers get the picture's name as a prefix, others are dropped."""
     svg = svg[svg.index("<svg") :]
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', svg))
     svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
@@ -135,14 +135,14 @@ def _inline(svg: str, name: str, label: str) -> str:
 
 
 def _how(chains: Sequence[Chain]) -> Section:
-    """Configuration, versions and hosts of the runs, as their directories have them."""
+    """Section with the configuration, versions and hosts of the runs, from their directories."""
     return Section(
         "run", "How it was run", [_Raw("".join(_run(home) for home in dict.fromkeys(c.home for c in chains)))]
     )
 
 
 class _Raw(str):
-    """HTML of our own."""
+    """HTML made by this program, inserted unescaped."""
 
 
 def _run(home: Any) -> str:
