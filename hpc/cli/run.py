@@ -36,7 +36,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
       mpibayes run run.toml -o runs/a --max-time 3h50m          stops at a checkpoint before then
       mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
-      mpibayes run run.toml -o runs/a --grow                    takes in rows appended to the table
+      mpibayes run run.toml -o runs/a --grow                    adds the rows appended to the table
       mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
 
     The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. Settings that

@@ -51,7 +51,7 @@ def surprises(of_old: str, old: np.ndarray, parts: Sequence[tuple[str, np.ndarra
     axes.axvline(float(np.median(old)), color=FAINT, linewidth=1.0)
     axes.set_yticks(range(len(lots)), [cut(visible(name), 40) for name, _ in lots])
     axes.invert_yaxis()
-    axes.set_title("Surprise of the rows that came, to the run before")
+    axes.set_title("Surprise of the appended rows under the earlier run")
     axes.set_xlabel("nats a row: middle half and 90 % of the rows; a line at the median, a dot at the mean")
     axes.grid(axis="y", visible=False)
     return figure
@@ -68,7 +68,7 @@ def in_columns(columns: Sequence[tuple[str, float, float]], of_old: str):
     axes.axvline(0.0, color=FAINT, linewidth=1.0)
     axes.set_yticks(range(len(columns)), [cut(visible(name), 40) for name, *_ in columns])
     axes.invert_yaxis()
-    axes.set_title("Columns in which the rows that came surprise the run before")
+    axes.set_title("Columns in which the appended rows surprise the earlier run")
     axes.set_xlabel(f"nats a cell, given the rest of its row, beyond those of the {of_old} before; lines: two errors")
     axes.grid(axis="y", visible=False)
     return figure

@@ -174,7 +174,7 @@ def headline(s: Since) -> str:
         like = f"surprise the run of the {s.n_before:,} before {abs(more):.2f} nats a row "
         like += f"{'more' if more > 0 else 'less'} than its {s.of_old}"
     moved = f"{len(s.columns)} of {counted(s.n_columns, 'column')} moved" if s.columns else "no column moved"
-    return f"Since the last append: {counted(s.n_new, 'row')} came, which {like}; {moved}."
+    return f"The last append added {counted(s.n_new, 'row')}, which {like}; {moved}."
 
 
 def words(s: Since) -> list[Any]:

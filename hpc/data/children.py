@@ -12,7 +12,7 @@ from mpibayes.io.rows import Column
 def why_no_child(column: Column) -> str:
     """Reason why a numeric column cannot depend on one with levels; "" if it can."""
     if column.kind not in ("real", "count"):
-        return f"is {column.kind}, and leans on nothing"
+        return f"is {column.kind}, which cannot depend on another column"
     return "has values that come again and again (atoms)" if column.atoms else ""
 
 

@@ -13,7 +13,7 @@ MOST_MISSING = 0.2  # largest share of missing cells: they are drawn in every cy
 def why_no_line(column: Column) -> str:
     """Reason why a numeric column can be neither child nor parent in a line; "" if it can."""
     if column.kind != "real":
-        return f"is {column.kind}, and leans on nothing"
+        return f"is {column.kind}, and only real columns can be in lines"
     return "has values that come again and again (atoms)" if column.atoms else ""
 
 

@@ -98,8 +98,8 @@ class Opened:
         for directory, before, now in zip(self.directories, self._growths, self._grown()):
             if now != before:
                 raise ConfigError(
-                    f"{directory}: rows came to this run since it was opened; open it again, or the run as it was, "
-                    f"{place_of(home_of(directory), before + 1)}"
+                    f"{directory}: rows were appended to this run since it was opened; open it again, or the run as it "
+                    f"was, {place_of(home_of(directory), before + 1)}"
                 )
 
     @property

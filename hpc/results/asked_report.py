@@ -1,5 +1,5 @@
 """The report of a run of any family, extended by the answers to queries: pairs of columns that the run weakens, linked
-pairs as tables of conditional distributions, and what is new since the last rows came to its table."""
+pairs as tables of conditional distributions, and what is new since the last append to its table."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
         named = [pair for pair in biased if weak.nameable(pair)]
         notes.append(
             f"{enumerated_pairs(biased)}: the second column says which cells of the first are missing, and the run "
-            "weakens the pair, so that completed shares and means lean to those of the observed cells"
+            "weakens the pair, so that completed shares and means are biased towards those of the observed cells"
             + (f"; link by name {enumerated_pairs(named)} (docs/imputation.md)" if named else "")
         )
     return notes

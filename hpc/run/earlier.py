@@ -19,13 +19,15 @@ def places_before(folder: Path, data: Data) -> np.ndarray:
     home = folder if (folder / RESOLVED).exists() else folder.parent
     before = data.table.before_growth(read_provenance(home)["fingerprint"])
     if before is None:
-        raise ConfigError(f"{home}: is not a run of {data.table.path} as it was before rows came")
+        raise ConfigError(f"{home}: is not a run of {data.table.path} as it was before rows were appended")
     numbers = np.arange(before.n_rows)
     if (folder / TRAINING_ROWS).exists():
         with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:
             numbers = np.load(file, allow_pickle=False)
     if numbers.max(initial=-1) >= before.n_rows:
-        raise ConfigError(f"{folder}: has rows that {data.table.path} did not have before rows came; it is another run")
+        raise ConfigError(
+            f"{folder}: has rows that {data.table.path} did not have before rows were appended; it is another run"
+        )
     place = np.full(data.table.n_rows, -1)
     place[numbers] = np.arange(len(numbers))
     return place[data.numbers_of(0, data.n_rows)]

@@ -123,7 +123,7 @@ def complete(folder: Path, guard: Guard) -> None:
     place = place_of(folder, len(record.get(GROWN, ())))
     if not place.is_dir():
         raise ConfigError(
-            f"{folder}: a start that took in new rows was cut off, and {place}, the run of the earlier rows, is "
+            f"{folder}: a start that added rows was interrupted, and {place}, the run of the earlier rows, is "
             "gone; put it back, and run the same command again"
         )
     with storing(folder):
@@ -162,7 +162,7 @@ def in_words(folder: Path, n_rows: int) -> str:
     grown = identity.read_provenance(folder)[GROWN]
     n = grown[-1]["rows"]
     return (
-        f"grows: {counted(n_rows - n, 'row')} came to the {n:,} that there were; the run so far is now "
+        f"grows: {counted(n_rows - n, 'row')} appended to the {n:,} that there were; the run so far is now "
         f"{place_of(folder, len(grown))}, and draws count anew"
     )
 
@@ -173,7 +173,7 @@ def require_whole(folder: Path) -> None:
     if PENDING in record:
         before = place_of(folder, len(record[GROWN]))
         raise ConfigError(
-            f"{folder}: a start that takes in new rows has not come to its end; run the same command again. The run of "
+            f"{folder}: a start that adds rows has not finished; run the same command again. The run of "
             f"the rows before is {before}"
         )
 

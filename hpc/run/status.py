@@ -161,7 +161,7 @@ def _rows_came(run_dir: Path) -> dict[str, Any]:
     times = len(record.get(GROWN, ()))
     if PENDING not in record:
         return {"grown": times} if times else {}
-    words = "a start that takes in new rows has not come to its end; run the same command again"
+    words = "a start that adds rows has not finished; run the same command again"
     return {"grown": times, "message": f"{words}. The run of the rows before is {run_dir / GROWN / str(times)}"}
 
 
@@ -215,7 +215,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("elapsed", duration(row.get("elapsed_s"), words=True)),
         *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
-        ("rows came", f"{counted(row['grown'], 'time')}; cycles are since then" if row.get("grown") else "-"),
+        ("rows appended", f"{counted(row['grown'], 'time')}; cycles are since then" if row.get("grown") else "-"),
         ("where", _where(row)),
         ("updated", _ago(row)),
         ("message", str(row.get("message") or "-")),

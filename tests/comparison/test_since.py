@@ -50,9 +50,9 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     append_rows(csv(tmp_path, "july.csv", np.full(60, 3), 3), tmp_path / "people.h5")
     assert run(tmp_path, "a", "--grow").returncode == 0
     done = mpibayes(tmp_path, "report", "a")
-    assert done.returncode == 0 and "Since the last append: 120 rows came" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "The last append added 120 rows" in done.stdout, done.stdout + done.stderr
     before = mpibayes(tmp_path, "report", "a/grown/1").stdout  # which no command continues
-    assert "this run does not go on. The run of all: mpibayes report a." in " ".join(before.split()), before
+    assert "does not continue. Report on all rows: mpibayes report a." in " ".join(before.split()), before
     assert "mpibayes run" not in before
     result = json.loads((tmp_path / "a" / "report" / "summary.json").read_text())["since"]
     june, july = result["parts"]

@@ -134,7 +134,7 @@ def test_completed_tables_name_what_biases_them(of_jobs, plain, tmp_path):
         written = write_table(tmp_path / f"{name}.h5", *table_from_arrays(columns))
         run = make_run(tmp_path / name, written, text=ONE_CLUSTER, cycles=30, starts=["one"], split_merge=0)
         done = complete(run, None, tmp_path / f"{name}-copies", copies=2)
-        notes = [note for note in done.notes if "lean to those of the observed cells" in note]
+        notes = [note for note in done.notes if "are biased towards those of the observed cells" in note]
         assert len(notes) == expected and all(note.startswith("pay with sector: ") for note in notes)
         lines = [line.split(",") for path in done.paths for line in path.read_text().splitlines()[1:]]
         share, seen = np.mean([line[1] == "high" for line in lines]), pay[~missing].mean()

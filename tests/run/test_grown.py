@@ -55,7 +55,9 @@ def test_the_old_run_keeps_to_its_rows(tmp_path):
     before = begun(tmp_path)
     assert mpibayes(tmp_path, "query", "may", "logp", "--of", "p=a").stdout == before != ""
     done = run(tmp_path, "may", "--set", "run.cycles=20")
-    assert done.returncode == 2 and "40 rows came to" in done.stderr and "started with 90" in done.stderr, done.stderr
+    assert done.returncode == 2 and "40 rows appended to" in done.stderr and "started with 90" in done.stderr, (
+        done.stderr
+    )
     assert "With --grow (run.grow = true)" in done.stderr
 
 

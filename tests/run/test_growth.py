@@ -43,7 +43,7 @@ def test_a_run_goes_on_with_new_rows(tmp_path, family):
     assert contents(tmp_path / "may") == before
     done = run(tmp_path, "may", "--grow")
     assert done.returncode == 0, done.stderr
-    for words in ("40 rows came to the 90", "seats 32 more training rows", "draws count from cycle 5"):
+    for words in ("40 rows appended to the 90", "seats 32 more training rows", "draws count from cycle 5"):
         assert words in done.stdout, done.stdout
     assert contents(tmp_path / "may" / "grown" / "1") == before
     assert mpibayes(tmp_path, "query", "may/grown/1", "logp", "--of", "p=a").stdout == asked
@@ -83,14 +83,14 @@ def test_rows_come_again_and_an_annealed_start_is_none(tmp_path, undrawn):
     assert run(tmp_path, "may", *anneal, "--set", "run.cycles=6", "--grow").returncode == 0
     append_rows(csv(tmp_path, "july.csv", 30, 4, "abcd"), tmp_path / "people.h5")
     refused = run(tmp_path, "may", *anneal)
-    assert refused.returncode == 2 and "30 rows came to" in refused.stderr and "130" in refused.stderr
+    assert refused.returncode == 2 and "30 rows appended to" in refused.stderr and "130" in refused.stderr
     done = run(tmp_path, "may", *anneal, "--grow", "--set", "run.cycles=8")
     assert done.returncode == 0 and "may/grown/2" in done.stdout, done.stdout + done.stderr
     assert [len(read_trace(tmp_path / p)["cycle"]) for p in ("may/grown/1", "may/grown/2", "may")] == [10, 6, 8]
     assert [record["rows"] for record in read_provenance(tmp_path / "may")["grown"]] == [90, 130]
     assert len(last_draw(tmp_path / "may").labels[0]) == 128
-    for place, words in (("may", "30 rows came"), ("may/grown/2", "40 rows came")):  # each against the one before it
-        assert f"Since the last append: {words}" in mpibayes(tmp_path, "report", place).stdout
+    for place, words in (("may", "added 30 rows"), ("may/grown/2", "added 40 rows")):  # each against the one before it
+        assert f"The last append {words}" in mpibayes(tmp_path, "report", place).stdout
 
 
 def test_a_held_out_file_may_have_the_new_levels(tmp_path):
@@ -158,12 +158,12 @@ def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
             assert contents(place) == before, step
             assert mpibayes(tmp_path, "query", place.name, "logp", "--of", "p=a").stdout == asked
         else:
-            with pytest.raises(ConfigError, match="has not come to its end; run the same command again"):
+            with pytest.raises(ConfigError, match="has not finished; run the same command again"):
                 KeptChains([place])
             assert mpibayes(tmp_path, "query", f"{place.name}/grown/1", "logp", "--of", "p=a").stdout == asked
             assert read_resolved(place)["run"]["shards"] == 3
             state = mpibayes(tmp_path, "status", place.name).stdout
-            assert "not started" in state and "has not come to its end" in state, state
+            assert "not started" in state and "has not finished" in state, state
         done = run(tmp_path, place.name, "--grow")
         assert done.returncode == 0, (step, done.stderr)
         assert exported(tmp_path, place.name) == requested, step
@@ -220,7 +220,7 @@ def test_kills_at_any_moment_lose_nothing(tmp_path):
                     try:
                         KeptChains([home])
                     except ConfigError as error:
-                        assert "has not come to its end" in str(error), error
+                        assert "has not finished" in str(error), error
                 if done or (words[0] == "import" and table.n_rows == 110 + 20 * i):
                     break
             else:
@@ -263,9 +263,9 @@ def test_other_families_take_rows_in_too(tmp_path, family, undrawn):
     append_rows(tmp_path / "june.csv", tmp_path / "t.h5")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     done = run(tmp_path, "a", "--grow")
-    assert done.returncode == 0 and "24 rows came to the 60" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "24 rows appended to the 60" in done.stdout, done.stdout + done.stderr
     assert (family == "regression") != ("starts: " in done.stdout), done.stdout
-    assert mpibayes(tmp_path, "report", "a").stdout.count("Since the last append: 24 rows came") == 1
+    assert mpibayes(tmp_path, "report", "a").stdout.count("The last append added 24 rows") == 1
     assert contents(tmp_path / "a" / "grown" / "1") == before
     scores = [read_trace(tmp_path / place)[SCORE[family]] for place in ("a", "a/grown/1")]
     assert len(scores[0]) == len(scores[1]) == 10 and not np.array_equal(*scores, equal_nan=True)
@@ -337,7 +337,7 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     assert (config, folder, settings[-1]) == (place / RESOLVED, place, "run.cycles=9")
     grown.complete(place, unguarded)
     state = mpibayes(tmp_path, "status", "may").stdout
-    assert "not started" in state and "rows came" in state, state
+    assert "not started" in state and "rows appended" in state, state
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
 
 
@@ -352,7 +352,7 @@ def test_a_run_that_was_opened_before_says_so(tmp_path):
     before = opened.logp(of={"p": "a"})
     assert run(tmp_path, "may", "--grow").returncode == 0
     for ask in (lambda: opened.logp(of={"p": "a"}), lambda: opened.columns):
-        with pytest.raises(ConfigError, match="rows came to this run since it was opened; open it again"):
+        with pytest.raises(ConfigError, match="rows were appended to this run since it was opened; open it again"):
             ask()
     assert mb.open(tmp_path / "may" / "grown" / "1").logp(of={"p": "a"}).frame.equals(before.frame)
 
@@ -366,4 +366,4 @@ def test_a_table_that_is_run_as_it_is_grows(tmp_path):
     refused = mpibayes(tmp_path, *words)
     assert refused.returncode == 2 and "With --grow (run.grow = true)" in refused.stderr, refused.stderr
     done = mpibayes(tmp_path, *words, "--grow")
-    assert done.returncode == 0 and "40 rows came to the 90" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "40 rows appended to the 90" in done.stdout, done.stdout + done.stderr

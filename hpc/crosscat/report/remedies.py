@@ -54,7 +54,7 @@ def advise(
     if now := continued_as(chains[0].home):
         report = shlex.join(["mpibayes", "report", str(now)])
         return Advice(
-            [f"These are the rows before others came, and this run does not go on. The run of all: {report}."]
+            [f"This run has only the rows before an append, and does not continue. Report on all rows: {report}."]
         )
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:

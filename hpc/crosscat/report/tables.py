@@ -110,7 +110,9 @@ def searched(p: RunSummary) -> list[tuple[str, str]]:
     scores = [of for of in scores if of]
     if not scores:
         stayed = any(searches.left_present(record) is False for record in records)
-        return [("searches", "as rows came, no new search predicted better than the chains as they were")] * stayed
+        return [
+            ("searches", "when rows were appended, no new search predicted better than the chains as they were")
+        ] * stayed
     alike = p.agreement is not None and p.agreement.verdict == "same"
     enough = not p.run.several or alike or any(map(searches.others_near, scores))
     more = "" if enough else ": more of them may find better views (sampler.searches)"
