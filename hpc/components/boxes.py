@@ -1,9 +1,9 @@
-"""Normal variables that depend on each other, each within a range: the probability that all of them are, and draws
-given that they are (docs/math.md 2.12).
+"""Multivariate normal vectors with each variable in a range: probability, and draws given the ranges (docs/math.md
+2.12).
 
-One variable is integrated over by Gauss and Legendre's rule, given which the others are normal again; those that are
-then independent of each other, as on two sides of a tree, are taken apart. Panels are as narrow as what varies in them:
-the step of another range is steep where the two variables nearly repeat each other.
+One variable, the pivot, is integrated over by Gauss-Legendre; given the pivot the rest are normal again, and sets of
+them that are then independent, as on two sides of a tree, are treated separately. Panels are as narrow as the integrand
+requires: the edge of another variable's range is steep where it is nearly collinear with the pivot.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ INTEGRALS = np.array([
 TO_LEGENDRE = (
     (np.arange(len(NODES))[:, None] + 0.5) * np.polynomial.legendre.legvander(NODES, len(NODES) - 1).T * WEIGHTS
 )
-FAR, PANEL = 40.0, 0.5  # deviations: beyond which there is no probability, and the widest panel
-APART = 1e-9  # correlation of variables that are independent
+FAR, PANEL = 40.0, 0.5  # deviations beyond which the probability is 0; widest panel in deviations
+APART = 1e-9  # correlation up to which variables count as independent
 AT_ONCE = 1_000_000  # nodes
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def log_box(mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Log probability of low <= x <= high, (n,), of n normal vectors of one covariance (R, R) and means (n, R); the
-    bounds are (n, R), too."""
+    """Return the log probability of low <= x <= high, (n,), for n normal vectors with means (n, R) and a common
+    covariance (R, R). low, high: (n, R)."""
     if len(covariance) == 1:
         scale = np.sqrt(covariance[0, 0])
         return log_interval((low[:, 0] - mean[:, 0]) / scale, (high[:, 0] - mean[:, 0]) / scale)
@@ -47,7 +47,7 @@ def log_box(mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.
 def draw_in_box(
     mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray
 ) -> np.ndarray:
-    """Vectors (n, R) given that low <= x <= high, from uniforms u (n, R) inside (0, 1). Arguments as of `log_box`."""
+    """Draw vectors (n, R) given low <= x <= high, from uniforms u (n, R) inside (0, 1). Arguments as in `log_box`."""
     out = np.empty(mean.shape)
     for part in _independent(covariance):
         of = mean[:, part], covariance[np.ix_(part, part)], low[:, part], high[:, part]
@@ -70,11 +70,11 @@ def draw_in_box(
 
 
 def log_interval(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Log probability of a <= z <= b of a standard normal z."""
+    """Return the log probability of a <= z <= b for a standard normal z."""
     from scipy.special import log_ndtr  # slow to import
 
     with np.errstate(invalid="ignore", divide="ignore"):
-        above = a + b > 0.0  # then the other tail has the digits
+        above = a + b > 0.0  # the other tail keeps the digits
         first, last = np.where(above, -b, a), np.where(above, -a, b)
         top = log_ndtr(last)
         return np.where(first < last, top + np.log1p(-np.exp(log_ndtr(first) - top)), -np.inf)
@@ -93,11 +93,11 @@ def _in_interval(mean, variance, low, high, u) -> np.ndarray:
 
 
 def _independent(covariance: np.ndarray) -> list[list[int]]:
-    """Sets of variables that are independent of each other."""
+    """Split the variables into mutually independent sets."""
     scale, left, parts = np.sqrt(np.diagonal(covariance)), list(range(len(covariance))), []
     while left:
         part = [left.pop(0)]
-        for i in part:  # which grows
+        for i in part:  # the list grows as it is read
             near = [j for j in left if abs(covariance[i, j]) > APART * scale[i] * scale[j]]
             part += near
             left = [j for j in left if j not in near]
@@ -106,7 +106,7 @@ def _independent(covariance: np.ndarray) -> list[list[int]]:
 
 
 def _given(covariance: np.ndarray, j: int) -> np.ndarray:
-    """Covariance of the others given variable j."""
+    """Return the covariance of the other variables given variable j."""
     others, cross = np.delete(np.arange(len(covariance)), j), np.delete(covariance[:, j], j)
     rest = covariance[np.ix_(others, others)] - np.outer(cross, cross) / covariance[j, j]
     i = np.arange(len(others))
@@ -115,7 +115,7 @@ def _given(covariance: np.ndarray, j: int) -> np.ndarray:
 
 
 def _pivot(of: tuple) -> int:
-    """The variable to integrate over: after which the fewest depend on each other, and whose range is narrowest."""
+    """Return the variable to integrate over: the one that leaves the smallest dependent sets, then the narrowest."""
     _, covariance, low, high = of
     width = np.mean(np.minimum((high - low) / np.sqrt(np.diagonal(covariance)), 2.0 * FAR), axis=0)
     left = [max(map(len, _independent(_given(covariance, j)))) for j in range(len(covariance))]
@@ -125,13 +125,13 @@ def _pivot(of: tuple) -> int:
 def _along(
     j: int, mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Panels of variable j: their row (P,), ascending, ends, and logarithms of weights and integrand at the nodes,
-    (P, G)."""
+    """Return j, and the panels of variable j: row (P,), ascending; start and half-width (P,); log of weight times
+    integrand at the nodes (P, G)."""
     others, scale = np.delete(np.arange(len(covariance)), j), np.sqrt(covariance[j, j])
     slope, rest = covariance[others, j] / covariance[j, j], _given(covariance, j)
     edges = [mean[:, [j]] + scale * np.arange(-FAR, FAR + PANEL, PANEL)]
     for o, b, wide in zip(others, slope, np.sqrt(np.diagonal(rest))):
-        if abs(b) * PANEL * scale > wide:  # a step that is narrower than a panel
+        if abs(b) * PANEL * scale > wide:  # an edge steeper than a panel is wide
             step = wide / abs(b)
             sides = step * np.append(0.0, 2.0 ** np.arange(np.ceil(np.log2(PANEL * scale / step)) + 1.0))
             for bound in (low, high):
@@ -152,7 +152,7 @@ def _along(
 
 
 def _by_row(n: int, at: np.ndarray, log: np.ndarray) -> np.ndarray:
-    """Logarithms of sums over the panels of each row, (n,)."""
+    """Return the logs of sums over the panels of each row, (n,)."""
     top = np.full(n, -np.inf)
     np.maximum.at(top, at, log.max(axis=1))
     base = np.where(np.isfinite(top), top, 0.0)
@@ -162,12 +162,12 @@ def _by_row(n: int, at: np.ndarray, log: np.ndarray) -> np.ndarray:
 
 
 def _drawn(at: np.ndarray, start: np.ndarray, half: np.ndarray, log_mass: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """A value for each row by the density at the nodes of its panels, a polynomial in each."""
+    """Draw a value for each row, with the density in a panel a polynomial through its values at the nodes."""
     n = len(u)
     top = np.full(n, -np.inf)
     np.maximum.at(top, at, log_mass.max(axis=1))
     mass = np.exp(log_mass - np.where(np.isfinite(top), top, 0.0)[at][:, None])
-    if not len(at):  # of no row there is any probability
+    if not len(at):  # every row has probability 0
         return np.zeros(n)
     total, before = np.bincount(at, mass.sum(axis=1), n), mass.sum(axis=1).cumsum()
     offset = np.append(0.0, np.bincount(at, mass.sum(axis=1), n).cumsum())

@@ -1,8 +1,7 @@
-"""Log probabilities of what is known of a number: that it is in an interval, or its value.
+"""Log probabilities that a number is in an interval, or log densities of its value.
 
-An interval of no width is a value of a density, so that its "probability" is that density. Intervals keep their digits
-in the tails: a narrow one is the density times its width, a wide one a difference of distribution functions on the side
-where they are small.
+An interval of width 0 is a value, and its "probability" is the density. Intervals keep their digits in the tails: a
+narrow one is density times width, a wide one a difference of distribution functions on the side where they are small.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from mpibayes.io import recording
 from mpibayes.io.rows import Column
 from mpibayes.kernels.common.functions import gammaln
 
-NARROW, WIDE = 0.03, 0.5  # widths in units of the scale: up to here one point, and three, are as good as the integral
+NARROW, WIDE = 0.03, 0.5  # widths, in units of the scale, up to which one point, or three, will do for the integral
 LOG_2PI = float(np.log(2.0 * np.pi))
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 def log_t(location, scale, nu, low, high) -> np.ndarray:
-    """Log probability of low <= x <= high under t distributions, or normal ones, where nu is infinite throughout; log
+    """Return the log probability of low <= x <= high under t distributions, or normal ones if every nu is infinite; log
     density where low == high. Arguments broadcast.
 
     >>> float(np.round(np.exp(log_t(0.0, 1.0, np.array([1.0]), -1.0, 1.0))[0], 6)) 0.5
@@ -54,7 +53,8 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
 
 
 def log_between(a, b, nu) -> np.ndarray:
-    """Log probability of a <= t <= b under standard t distributions, as a difference of distribution functions."""
+    """Return the log probability of a <= t <= b under standard t distributions, as a difference of distribution
+    functions."""
     from scipy.special import ndtr, stdtr  # slow to import
 
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -66,8 +66,8 @@ def log_between(a, b, nu) -> np.ndarray:
 
 
 def log_negative_binomial(shape, rate, low, high) -> np.ndarray:
-    """Log probability of low <= x <= high, whole numbers, for a Poisson count whose rate is Gamma(shape, rate).
-    Arguments broadcast."""
+    """Return the log probability of low <= x <= high, whole numbers, for a Poisson count whose mean is Gamma(shape,
+    rate). Arguments broadcast."""
     if np.array_equal(low, high):
         p = low * -np.log1p(rate) + shape * -np.log1p(1.0 / rate)
         return p + gammaln(shape + low) - gammaln(shape) - gammaln(low + 1.0)
@@ -83,8 +83,8 @@ def log_negative_binomial(shape, rate, low, high) -> np.ndarray:
 
 
 def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
-    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
-    scale; where low == high, its density. Arguments broadcast."""
+    """Return the log probability that a column's recorded number is from low to high under t distributions on the
+    model's scale; log density where low == high. Arguments broadcast."""
     if not column.log and column.shape is None:
         return log_t(location, scale, nu, low, high)
     with np.errstate(divide="ignore", invalid="ignore"):

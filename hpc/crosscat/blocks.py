@@ -1,8 +1,8 @@
-"""Blocks of real columns as questions see them: a multivariate t in each cluster (docs/math.md 1.6, 2.12).
+"""Law for queries of blocks of real columns: a multivariate t in each cluster (docs/math.md 1.6, 2.12).
 
-Values of several columns of a block may be given; a range of one of them, alone. The probability of cells that are not
-narrow is a sum over nodes in all of them, as long as these are few; the finest have the density of the value with the
-variance of its rounding.
+Values of several columns of a block may be given; a range only of one column alone. The probability of wide cells is a
+sum over nodes in all of them, as long as the nodes are few; beyond that, the finest cells get the density of the value
+with the variance of its rounding added.
 """
 
 from __future__ import annotations
@@ -25,35 +25,34 @@ from mpibayes.hpc.data.events import Events, Known
 class JointLaw(Protocol):
     """Columns that depend on each other within clusters: a block, or a tree of linked columns (`links.law`).
 
-    names: of the table's columns. Arrays end with the K clusters of the draw and a new one."""
+    names: columns of the table. The last axis of arrays is the K clusters of the draw and a new one."""
 
     names: Sequence[str]
 
     def knows(self, known: Known) -> bool:
-        """True if something is known of a column."""
+        """True if something is known of one of these columns."""
 
     def score(self, known: Known) -> np.ndarray:
-        """Log probability of what is known of these columns, (n, K + 1)."""
+        """Return the log probability of what is known of these columns, (n, K + 1)."""
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """The same given what is known of other columns, (n, K + 1)."""
+        """Return the log probability of `known` conditional on `given`, (n, K + 1)."""
 
     def log_masses(self, events: Events) -> np.ndarray:
-        """Log probability of each event of a column, (U, K + 1)."""
+        """Return the log probability of each event of a column, (U, K + 1)."""
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        """Sums over clusters, weighted by (n, K + 1), of the probabilities of a column's events given others,
-        (n, U)."""
+        """Sum over clusters, with weights (n, K + 1), the probabilities of a column's events given others, (n, U)."""
 
 
-MOST_NODES, AT_ONCE = 2_000, 1_000_000  # of a row's cells; numbers
+MOST_NODES, AT_ONCE = 2_000, 1_000_000  # nodes of a row's cells; numbers in an array
 IN_CELLS = 2**31 + 4  # sub-stream
-LEAST = 1e-12  # weight of a cluster that a row's conditional still looks at
+LEAST = 1e-12  # weight above which a cluster counts in a row's conditional
 
 
 @dataclass(frozen=True)
 class BlockLaw:
-    """names: of its columns, in order. law: of the K clusters and a new one."""
+    """Law of one block. names: its columns, in order. law: of the K clusters and a new one."""
 
     names: Sequence[str]
     law: Predictive
@@ -62,7 +61,7 @@ class BlockLaw:
         return any(name in known.of for name in self.names)
 
     def score(self, known: Known) -> np.ndarray:
-        """Log probability of what is known of these columns in every cluster, (n, K + 1)."""
+        """Return the log probability of what is known of these columns in every cluster, (n, K + 1)."""
         mine = known.only(self.names)
         if len(mine.of) == 1:
             return self.alone(*next(iter(mine.of.values())))
@@ -78,12 +77,12 @@ class BlockLaw:
         return total
 
     def alone(self, events: Events, which: np.ndarray) -> np.ndarray:
-        """The same where nothing is known of other columns."""
+        """Return the score, (n, K + 1), where nothing is known of other columns."""
         table = self.log_masses(events)
         return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """The same given what is known of other columns; 0 in clusters where that is impossible."""
+        """Return the score of `known` conditional on `given`; 0 in clusters where `given` is impossible."""
         if given is None or not self.knows(given):
             return self.score(known)
         before = self.score(given)
@@ -91,7 +90,7 @@ class BlockLaw:
         return np.where(possible, self.score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
 
     def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
-        """Values (n, D), NaN where nothing is known, and the sum of the logarithms of their steps (n,). Raises
+        """Return the known values (n, D), NaN elsewhere, and the sum of the logs of their steps (n,). Raises
         ConfigError for ranges."""
         x, width = np.full((known.n_rows, len(self.names)), np.nan), np.zeros(known.n_rows)
         for name, (events, which) in known.of.items():
@@ -109,14 +108,14 @@ class BlockLaw:
         return x, width
 
     def log_masses(self, events: Events) -> np.ndarray:
-        """Log probability of each event of a column in every cluster, (U, K + 1)."""
+        """Return the log probability of each event of a column in every cluster, (U, K + 1)."""
         m, law = self.names.index(events.column.name), self.law
         scale = np.sqrt(law.matrix[:, m, m] / law.nu)
         return log_t(law.location[:, m], scale, law.nu, events.low[:, None], events.high[:, None])
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        """Probabilities (n, U) of a column's events given other columns of the block, too; weight (n, K + 1). Its own
-        cell, where it is known, has its part in the weights alone."""
+        """Sum over clusters, with weights (n, K + 1), the probabilities of a column's events given the block's other
+        columns, (n, U). The column's own cell, where known, enters through the weights alone."""
         m, (x, _) = self.names.index(events.column.name), self.cells(given)
         x[:, m] = np.nan
         out = np.zeros((len(weight), len(events)))
@@ -135,8 +134,8 @@ class BlockLaw:
         return out
 
     def draw(self, law, block: int, known: Known, requested: Collection[str], cluster, stream, ids) -> dict:
-        """Values (n,) of the columns wanted by the clusters of the rows: of what is known, or drawn given it. law: of
-        all blocks, of which this is one (`multinormal.Students`)."""
+        """Return values (n,) of the requested columns: known, or drawn given what is known and the rows' clusters.
+        law: of all blocks (`multinormal.Students`); block: index of this one."""
         x, _ = self.cells(known)
         u = inside(replace(stream, sub=IN_CELLS).uniforms(block << 32 | ids))
         for seen, at in patterns_of(x):
@@ -151,15 +150,15 @@ class BlockLaw:
         return {name: x[:, m] for m, name in enumerate(self.names) if name in requested}
 
     def _atoms(self, law: Predictive, known: Known, seen: np.ndarray) -> list[Atoms]:
-        """Nodes in the cells of columns in each cluster where these are not narrow."""
+        """Return the nodes in the cells of columns `seen`, for each cluster where these cells are wide."""
         steps = [known.of[self.names[m]][0].column.resolution or 0.0 for m in seen]
         return [of for k in range(len(law.nu)) if (of := atoms(law, k, seen, np.array(steps))) is not None]
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """Nodes in the cells of columns `seen` in cluster k, as distances (A, D) from the middles, and the logarithms of
-    their weights (A,). law: of the cluster."""
+    """Nodes in the cells of columns `seen` in cluster k. offset (A, D): distances from the middles; log_weight (A,).
+    law: of the cluster."""
 
     k: int
     seen: np.ndarray
@@ -168,7 +167,8 @@ class Atoms:
     log_weight: np.ndarray
 
     def log_p(self, x: np.ndarray) -> np.ndarray:
-        """Log probability of the cells about x (n, D) by nodes, in units of the product of their steps, (n, A)."""
+        """Return each node's log term in the probability of the cells about x (n, D), in units of the product of their
+        steps, (n, A)."""
         step, parts = max(1, AT_ONCE // self.offset.size), []
         for piece in (x[i : i + step] for i in range(0, len(x), step)):
             at = (piece[:, None] + self.offset).reshape(-1, x.shape[1])
@@ -176,22 +176,22 @@ class Atoms:
         return np.concatenate(parts) if parts else np.zeros((0, len(self.offset)))
 
     def averaged(self, x: np.ndarray, member: int, events: Events) -> np.ndarray:
-        """Probabilities (U,) of events of one more column given the cells about x (D,)."""
+        """Return the probabilities (U,) of events of column `member` given the cells about x (D,)."""
         log = self.log_p(x[None])[0]
         location, scale, nu = self.law.single(x + self.offset, self.seen, member)
         each = np.exp(log_t(location, scale, nu, events.low[None], events.high[None]))  # (A, U)
         return (np.exp(log - log_sum(log))[:, None] * each).sum(axis=0)
 
     def drawn(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Draws from the cells about x (n, D), by uniform numbers (n,)."""
+        """Draw values from the cells about x (n, D), by uniform numbers (n,)."""
         log = self.log_p(x)
         p = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
         return x + self.offset[(p[:, :-1] <= u[:, None] * p[:, -1:]).sum(axis=1)]
 
 
 def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms | None:
-    """Nodes in cells of these steps in one cluster, of the coarsest columns as long as there are few; None where all
-    cells are narrow."""
+    """Return at most MOST_NODES nodes in cells of widths `steps` in cluster k, given to the coarsest columns first; None
+    where all cells are narrow."""
     if not steps.any():
         return None
     nu, matrix = law.nu[k], law.matrix[k].copy()
@@ -205,7 +205,7 @@ def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms
         n = int(NODES[level[j]])
         if n == 1:
             continue
-        if n * len(offset) > MOST_NODES:  # x + rounding, by its variance
+        if n * len(offset) > MOST_NODES:  # add the variance of rounding to that of x
             matrix[seen[j], seen[j]] += steps[j] ** 2 / 12.0 * (nu if np.isfinite(nu) else 1.0)
             continue
         half = np.array([0.5 * steps[j]])
@@ -218,13 +218,13 @@ def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms
 
 
 def ranges(events: Events) -> np.ndarray:
-    """Mask of the events wider than one recorded value."""
+    """Return the mask of events wider than one recorded value."""
     step = events.column.resolution
     return events.high - events.low > step * (1.0 + 1e-9) + 1e-300
 
 
 def patterns_of(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(columns that are there, rows) of each set of columns that rows have."""
+    """Yield (observed columns, rows) for each pattern of observed columns."""
     kinds, of = np.unique(~np.isnan(x), axis=0, return_inverse=True)
     for i, there in enumerate(kinds):
         yield np.flatnonzero(there), np.flatnonzero(of.ravel() == i)

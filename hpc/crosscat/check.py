@@ -1,4 +1,4 @@
-"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of the rows, scaled to those of
+"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of rows, scaled to the rows of
 the busiest rank."""
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.kernels.mixture.pruning import N_BINS
 from mpibayes.text import counted, duration, every, rate
 
-SEARCHED = 16 * 128 + 4 * 100  # bytes of a row: twice its scores in a partition's clusters, and a hundred labels
+SEARCHED = 16 * 128 + 4 * 100  # bytes per row: its scores in a partition's clusters, twice, and a hundred labels
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
-SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
-SAMPLE_S = 10.0  # or fewer cycles, where they are long
-TIMED = 3  # of the last cycles the quickest counts
+SAMPLE_CYCLES = 20  # enough to grow from one cluster to about the final number
+SAMPLE_S = 10.0  # time limit for these cycles
+TIMED = 3  # cycles timed at the end; the quickest counts
 TYPICAL_CLUSTERS = 256
 TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
@@ -60,7 +60,7 @@ OF_EVERY_CHAIN = (
     "heldout",
     "clusters",
     "outcome",
-)  # parts that stay
+)  # memory that every chain keeps
 
 
 def memory_per_rank(
@@ -83,36 +83,36 @@ def memory_per_rank(
     holes: int = 0,
     outcome: Law | None = None,
 ) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+    """Forecast resident bytes at the peak of the busiest rank, which is root, by part.
 
-    columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
-    growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
-    has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
-    links: they are learned; columns have as many contexts as they may come to have. gaps: columns that others may lean
-    on and that lack cells. holes: missing cells of numbers in lines. outcome: of the rows, if there is one.
+    columns: columns in use. n_train: training rows. heldout_rows: rows to score, of the table or of a file.
+    growing: the chain starts from a subsample. joint: number of columns of each block. n_clusters: per view.
+    has_views: there may be several views; `n_views` are expected, found first on `pilot_rows`.
+    links: links are learned; columns have as many contexts as they may come to have. gaps: number of columns with
+    missing cells that others may depend on. holes: missing cells of numbers in lines. outcome: its law, if any.
 
     process    Python, libraries, and the MPI library where there is one
-    rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
-    labels     of each view 4 bytes a row; a copy of one shard's in a sweep
-    gathered   on root, all labels at a kept draw: 1 byte a training row and view up to 256 clusters; where there are
-               several, one view's once more; and two copies of its own part of that
-    draws      on root, kept draws that wait for a checkpoint, 1 byte a row and view up to 256 clusters, at most 16 MiB
-    columns    where they change views: see `_columns_bytes`
-    pilot      on root, the sample on which views are searched for, a copy, those of trials, and what the search keeps
-               of a row
+    rows       cells of its shards: 1 byte per categorical column (2 above 255 levels), 8 per real or count column
+    labels     4 bytes per row and view; a copy of one shard's labels in a sweep
+    gathered   on root, all labels at a kept draw: 1 byte per training row and view up to 256 clusters; with several
+               views, one view's a second time; and two copies of root's part
+    draws      on root, kept draws waiting for a checkpoint, 1 byte per row and view up to 256 clusters, at most 16 MiB
+    columns    moves of columns between views: see `_columns_bytes`
+    pilot      on root, the sample on which views are searched for, a copy of it, copies for trials, and the search's
+               numbers per row
     moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
-    subsample  while it grows: 4 bytes a row for its stratum, and for one shard at a time the steps (8) and the rows
-               that are in and out (8)
+    subsample  while it grows: 4 bytes per row for its stratum, and for one shard at a time the steps (8) and the rows
+               inside and outside (8)
     heldout    its part of the held-out rows with their running scores
-    clusters   for each (level, cluster): log theta, its ordered copy and that of the kernels (4 bytes each), counts in
+    clusters   for each (level, cluster): log theta, its ordered copy and the kernels' copy (4 bytes each), counts in
                total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
                cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
                scores of the counts up to 1,023
     bounds     with many clusters, see `_bounds_bytes`
-    links      in a draw of them, or a scan of columns over views: a copy of the codes, and counts by cluster and
+    links      when links are drawn, or columns scanned over views: a copy of the codes, and counts by cluster and
                context, twice (4 bytes each)
-    gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice;
-               of missing numbers a place and a byte, and in draws and checkpoints, twice, a number (8), all on root
+    gaps       a byte per row of each such column; weights of levels, a few times; level probabilities (4 bytes), twice;
+               for missing numbers an index and a byte, and in draws and checkpoints, twice, a number (8), all on root
     outcome    see `outcome_bytes`
     """
     widths = {b: sum(1 if c.levels else c.contexts for c in columns if c.block == b) for b in ARRAYS}
@@ -149,8 +149,9 @@ def memory_per_rank(
 
 
 def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: int, entries: int) -> int:
-    """Memory of sweeps that leave out clusters, hardly any below 96: a byte a numeric cell for its bin, tables of
-    bounds and parameters by tiles, twice where a shard has a tail, and 8 scores a row (12 each) of one shard."""
+    """Return the bytes of sweeps that skip clusters, almost none below 96 clusters: 1 per numeric cell for its bin,
+    tables of bounds and parameters by tiles, twice where a shard has a tail, and 8 scores (12 each) per row of one
+    shard."""
     if n_clusters < 96:
         return 0
     tables = (levels + N_BINS * numeric) * 5 // 2 + 4 * levels + 24 * numeric + 8 * entries
@@ -158,20 +159,18 @@ def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: 
 
 
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
-    """At the peak of a round of moves; row: bytes of one in the launch, where real cells take 4.
-
-    With them, random numbers of 16 scans (32), ids, places and labels.
-    """
+    """Return the bytes at the peak of a round of moves. row: bytes of one row in a launch, where real cells take 4;
+    added to it are random numbers of 16 scans (32), ids, places and labels."""
     shaping = min(rows, SUBSET * n_clusters, (BATCH // (row + 80)) + SUBSET)
     return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
 def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:
-    """At the peak of what lets columns change views, the merge of two views that have all columns, or a scan.
+    """Return the bytes at the peak of moves of columns between views: a merge of two views with all columns, or a scan.
 
-    Of the merge three proposals have a mark (1) a row, and two a label (4); a shard's cells are copied twice, and its
-    numbers take 24 bytes a row; some rows have a score of every cluster, and three arrays of that form (8 each). A scan
-    has partitions drawn from the prior, of all rows (4) and of its own (2 at most, as a rule).
+    In a merge, three proposals have a mark (1) per row and two a label (4); a shard's cells are copied twice, and its
+    numbers take 24 bytes per row; PIECE rows have four arrays of a score (8) per cluster. A scan holds partitions drawn
+    from the prior, of all rows (4) and of the rank's own (usually at most 2).
     """
     merge = rows * 11 + shard * (2 * row + 24) + min(shard, PIECE) * 4 * 8 * (n_clusters + 1)
     scan = 4 * n_train + 2 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
@@ -179,7 +178,7 @@ def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: in
 
 
 def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
-    """Up to `most` training rows in slices from all over the table."""
+    """Return up to `most` training rows, in slices from all over the table."""
     if data.n_rows <= most:
         return data.rows_of(0, data.n_rows)
     length = most // SAMPLE_SLICES
@@ -191,15 +190,15 @@ def time_sample(
     data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES, n_views: int = 0,
     search: bool = False, outcome: Columns | None = None,
 ) -> Timing:  # fmt: skip
-    """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
+    """Start a sample of the rows as the run will start, with all of them at once, and time cycles of the real sampler.
 
-    n_views: views that its columns are dealt to; 0: all stay together. search: whether they are searched for. outcome:
-    its columns, with the same rows.
-    Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
+    n_views: number of views that its columns are dealt to; 0: all stay together. search: True to search for views.
+    outcome: the outcome's columns, with the same rows.
+    Times are processor seconds, since other programs may be running; a cycle of one process only computes.
     """
     most = strategy.ROWS if n_views else SAMPLE_ROWS
     rows = sample_rows(data, most)
-    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
+    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # of the same length as in a run
     settings = replace(settings, annealing=None, shards=n_shards)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
     if outcome is not None:
@@ -238,7 +237,7 @@ def time_sample(
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:
-    """Bytes on the busiest rank, by part, with a typical number of clusters."""
+    """Forecast bytes on the busiest rank, by part, with a typical number of clusters."""
     data = examined.data
     joint = [len(columns) for columns in data.carve.blocks.values()]
     several = examined.config.of(Model).has_views
@@ -257,7 +256,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs."""
+    """Yield the findings of `check` as (title, text)."""
     schedule = examined.schedule(ranks)
     fewest = schedule.sizes[-1]
     config, table, data, n_heldout = examined.config, examined.table, examined.data, examined.n_heldout
@@ -299,7 +298,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", grows
     yield "draws", f"{strategy.counting_in_words(config)}; labels are kept {every(config.of(Output).labels)}"
 
-    # more rows have more clusters, and the sample has not had the time for all of its own
+    # more rows form more clusters, and the sample has not had time to form all of its own
     n_clusters = max(32, int(2 * timing.n_clusters * np.sqrt(data.n_rows / timing.n_rows)))
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
@@ -348,13 +347,13 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _in_views(n_clusters: int, timing: Timing) -> str:
-    """The number of clusters, in each of the sample's views."""
+    """Describe the number of clusters in each of the sample's views."""
     clusters = counted(n_clusters, "cluster")
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
 
 def _cycles_per_round(config: Config) -> float:
-    """Cycles of the run for each round of split and merge moves; 0: there is none."""
+    """Return the average number of cycles between rounds of split and merge moves; 0: no moves."""
     moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
@@ -363,7 +362,7 @@ def _cycles_per_round(config: Config) -> float:
 
 
 def _start(config: Config) -> tuple[str, int]:
-    """Initial state of the sample: (init, init_clusters). Labels from a file fit the whole table, not a sample."""
+    """Return the sample's (init, init_clusters). Labels from a file fit the whole table, not a sample."""
     init = strategy.initial(config)
     return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 

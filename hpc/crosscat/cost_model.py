@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from mpibayes.hpc.crosscat.cost_constants import SECONDS
 
-LANES = 16  # clusters are worked on in groups of so many
-NEAR_BYTES = 1 << 20  # a table of log probabilities beyond the second-level cache costs more a look-up
-RING_BYTES = 512 << 10  # MPICH gathers more than this everywhere by a ring, whose rounds grow with the ranks
-FULL_PASS = 0.3  # counting all rows costs as much as updating counts by this share of them (0.58 and 1.9 ns a cell)
-ADD_S = 2.5e-10  # per byte that a rank adds up in a reduction (int32, from memory)
+LANES = 16  # clusters worked on together
+NEAR_BYTES = 1 << 20  # look-ups cost more in a table of log probabilities larger than the second-level cache
+RING_BYTES = 512 << 10  # MPICH's Allgather of more bytes uses a ring, whose rounds grow with the ranks
+FULL_PASS = 0.3  # counting all rows costs as much as updating counts for this share of them (0.58 and 1.9 ns a cell)
+ADD_S = 2.5e-10  # per byte that a rank adds in a reduction (int32, from memory)
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A draw of an outcome's coefficients in each cycle (docs/math.md 2.16). own, shared: those of a cluster, and
-    global ones; passes: gradients; row_s, root_s: seconds of a row, and of root for all rows."""
+    """Cost of drawing an outcome's coefficients in each cycle (docs/math.md 2.16). own, shared: number of coefficients
+    per cluster, and global; passes: number of gradients; row_s, root_s: seconds per row, and on root per draw."""
 
     own: int
     shared: int
@@ -32,13 +32,13 @@ class Coefficients:
     root_s: float
 
     def messages(self, clusters: int, shards: int) -> tuple[float, float, float]:
-        """Bytes of a gradient of all shards, of the coefficients, and of the sums of squares of all shards."""
+        """Return the bytes of all shards' gradients, of the coefficients, and of all shards' sums of squares."""
         q, numbers = self.own + self.shared, clusters * self.own + self.shared
         squares = 8.0 * shards * clusters * (1 + q * (q + 1) // 2)
         return 8.0 * shards * (clusters + 1 + numbers), 8.0 * (numbers + 2 * self.own + 1), squares
 
     def message_seconds(self, clusters: int, shards: int, ranks: int, net: Network) -> float:
-        """Seconds until root has every gradient, and all ranks the coefficients."""
+        """Return the seconds until root has every gradient, and all ranks have the coefficients."""
         gradient, given, squares = self.messages(clusters, shards)
         each = gather(gradient, ranks, net) + broadcast(given, ranks, net)
         return self.passes * each + broadcast(given, ranks, net) + gather(squares, ranks, net)
@@ -46,7 +46,8 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Problem:
-    """A table and a chain on it. columns: categorical ones; level_rows: their levels, with one for missing each."""
+    """A table and a chain on it. columns: number of categorical columns; level_rows: their levels in total, counting a
+    level for missing in each."""
 
     rows: int
     columns: int
@@ -55,9 +56,9 @@ class Problem:
     shards: int
     reals: int = 0
     counts: int = 0
-    widest: int = 0  # level rows of the column with most of them; 0: all alike
-    moved: float = 0.1  # rows that change their cluster in a cycle
-    moves_every: int = 4  # cycles between rounds of split and merge moves, 0: none
+    widest: int = 0  # level rows of the column with the most; 0: all equal
+    moved: float = 0.1  # share of rows that change cluster in a cycle
+    moves_every: int = 4  # cycles between rounds of split and merge moves; 0: no moves
     coefficients: Coefficients | None = None
 
     @property
@@ -67,7 +68,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Network:
-    """Latency and bandwidth between nodes, and between the ranks of one."""
+    """Latency and bandwidth between nodes, and between the ranks of a node."""
 
     name: str
     latency_s: float
@@ -82,22 +83,21 @@ ONE_NODE = Network("one node", 2e-6, 10e9, ranks_per_node=1 << 30)
 
 @dataclass(frozen=True)
 class Design:
-    """Division of labour among ranks. The defaults are this program; the others are alternatives it was compared
-    with."""
+    """Division of labour among ranks. The defaults are this program; other values are alternatives compared with it."""
 
     divided: bool = True  # hyperparameters and parameters are drawn by columns on all ranks, not on root
     tree: bool = True  # floating moments are merged up a tree over shards, and anchors by a minimum; not gathered
-    changed_rows: bool = True  # counts are updated by rows that moved, not counted anew
-    slim: bool = True  # the news of a sweep are a few numbers, not some for each shard
+    changed_rows: bool = True  # counts are updated for rows that moved, not recounted
+    slim: bool = True  # a sweep's summary is a few numbers, not a few per shard
 
 
 def levels_of(n: int) -> int:
-    """Rounds of a binary tree over n."""
+    """Return the number of rounds of a binary tree over n."""
     return max(n - 1, 0).bit_length()
 
 
 def reduce_everywhere(n: float, ranks: int, net: Network) -> float:
-    """Seconds of an Allreduce of n bytes."""
+    """Return the seconds of an Allreduce of n bytes."""
     local, nodes = _split(ranks, net)
     return _allreduce(n, local, net.node_latency_s, net.node_bytes_per_s) + _allreduce(
         n, nodes, net.latency_s, net.bytes_per_s
@@ -105,13 +105,13 @@ def reduce_everywhere(n: float, ranks: int, net: Network) -> float:
 
 
 def broadcast(n: float, ranks: int, net: Network) -> float:
-    """Seconds of a Bcast of n bytes."""
+    """Return the seconds of a Bcast of n bytes."""
     local, nodes = _split(ranks, net)
     return _bcast(n, local, net.node_latency_s, net.node_bytes_per_s) + _bcast(n, nodes, net.latency_s, net.bytes_per_s)
 
 
 def gather(n: float, ranks: int, net: Network) -> float:
-    """Seconds until root has n bytes in all from the others: one message a rank, taken one after another."""
+    """Return the seconds of a gather of n bytes in total to root: one message per rank, received one by one."""
     local, nodes = _split(ranks, net)
     inside, outside = n / nodes * (local - 1) / local, n * (nodes - 1) / nodes
     return (
@@ -120,11 +120,11 @@ def gather(n: float, ranks: int, net: Network) -> float:
     )  # fmt: skip
 
 
-GATHER_S = 5e-7  # root's work for one message that arrives
+GATHER_S = 5e-7  # root's work per message received
 
 
 def gather_everywhere(n: float, ranks: int, net: Network) -> float:
-    """Seconds of an Allgatherv of n bytes in all."""
+    """Return the seconds of an Allgatherv of n bytes in total."""
     local, nodes = _split(ranks, net)
     return _allgather(n / nodes, local, net.node_latency_s, net.node_bytes_per_s) + _allgather(
         n, nodes, net.latency_s, net.bytes_per_s
@@ -155,9 +155,9 @@ def _allgather(n, p, latency, rate):
 def features(
     phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
 ) -> dict[str, float]:
-    """Regressors of a phase's time on one rank. rows, shards: of the rank; for a root phase, all of them.
+    """Return the regressors of a phase's time on one rank. rows, shards: of the rank; of the run for a phase on root.
 
-    The phase "crowd" is the interpreter's work on each rank for all the other ranks.
+    The phase "crowd" is the interpreter's work on each rank that grows with the number of ranks.
     """
     p = problem
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes
@@ -172,7 +172,7 @@ def features(
             "row x real x lane": rows * p.reals * p.lanes,
             "row x count x lane": rows * p.counts * p.lanes,
         }
-    if phase == "collapsed shard":  # what its sweep costs more: few clusters that are scored by other densities
+    if phase == "collapsed shard":  # extra cost of its sweep: few clusters, scored by other densities
         return {
             "row": rows, "row x column": rows * p.columns, "row x column, far": rows * p.columns * (table > NEAR_BYTES),
             "row x real": rows * p.reals, "row x count": rows * p.counts,
@@ -208,14 +208,14 @@ DIVIDED = ("hyperparameters", "draw", "log joint")
 def compute_seconds(
     phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
 ) -> float:
-    """One rank's processor seconds in a phase of a cycle (of a round, for moves)."""
+    """Return one rank's processor seconds in a phase of a cycle (of a round, for moves)."""
     coefficients = SECONDS[phase]
     counts = features(phase, problem, rows, shards, design, ranks)
     return sum(coefficients.get(name, 0.0) * x for name, x in counts.items())
 
 
 def wire_bytes(problem: Problem, ranks: int, design: Design = Design()) -> dict[str, float]:
-    """Bytes that a cycle's collectives carry, by what they are: the length of the buffer a rank gives or gets."""
+    """Return the bytes of a cycle's collectives by content: the length of the buffer that a rank sends or receives."""
     p = problem
     if ranks == 1:
         return {}
@@ -235,7 +235,7 @@ def wire_bytes(problem: Problem, ranks: int, design: Design = Design()) -> dict[
 
 
 def message_seconds(problem: Problem, ranks: int, net: Network, design: Design = Design()) -> dict[str, float]:
-    """Seconds of a cycle's collectives, once all ranks are there."""
+    """Return the seconds of a cycle's collectives, counted from the arrival of the last rank."""
     if ranks == 1:
         return {}
     n = wire_bytes(problem, ranks, design)
@@ -273,17 +273,17 @@ class Cycle:
 
 
 def efficiency(one: Cycle, many: Cycle, ranks: int) -> float:
-    """Speed-up a rank, against one rank."""
+    """Return the speed-up over one rank, per rank."""
     return one.total / (ranks * many.total)
 
 
 def bottleneck(one: Cycle, many: Cycle, ranks: int) -> str:
-    """The phase that costs most of the efficiency: the one furthest from its time on one rank over the ranks."""
+    """Return the phase that costs the most efficiency: the one furthest above its time on one rank over `ranks`."""
     return max(many.seconds, key=lambda phase: many.seconds[phase] - one.seconds.get(phase, 0.0) / ranks)
 
 
 def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Design = Design()) -> Cycle:
-    """Seconds of a cycle by phase, when every rank has its even part and the collapsed shard is on the busiest."""
+    """Forecast the seconds of a cycle by phase, with shards shared evenly and the collapsed one on the busiest rank."""
     p, working = problem, min(ranks, problem.shards)
     shards = -(-p.shards // working)
     rows, shard = p.rows * shards / p.shards, p.rows / p.shards

@@ -1,4 +1,4 @@
-"""The sections of the configuration of a mixture, and of a cross-categorization, which has several views."""
+"""Configuration sections of a mixture and of a cross-categorization, which has several views."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Model(keys.Model):
 
     @property
     def parents(self) -> str | dict[str, str]:
-        """The links as `view.Settings` has them."""
+        """Links in the form of `view.Settings`."""
         if self.links == "auto" or (self.links == "lines" and not self.lined):
             return "none"
         return self.links if isinstance(self.links, str) else dict(self.links)
@@ -164,7 +164,7 @@ class Model(keys.Model):
 
     @property
     def law(self) -> Any:
-        """Prior of the concentration, as `PitmanYor.of` takes it."""
+        """Prior of the concentration, an argument of `PitmanYor.of`."""
         return _plain(self.concentration)
 
     @property
@@ -200,7 +200,7 @@ class Model(keys.Model):
     def links_by_default(self) -> str:
         if self.links != "auto":
             return ""
-        listed = not isinstance(self.lines, str)  # which asks for lines in a mixture, too
+        listed = not isinstance(self.lines, str)  # a list asks for lines in a mixture, too
         return "lines" if (self.has_views or listed) and self.likelihood and self.lines != "none" else "none"
 
     @property
@@ -231,8 +231,8 @@ def _plain(given: Any) -> Any:
 
 
 NEEDED = {"mixture": False, "crosscat": True, "auto": False}
-SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # what auto means, the table decides: choice.py
-OF_VIEWS = {  # keys that a mixture has no use for
+SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # the table decides what auto means: choice.py
+OF_VIEWS = {  # keys without effect in a mixture
     "model": ("view_concentration", "view_discount"),
     "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves", "column_powers"),
 }

@@ -14,24 +14,24 @@ from mpibayes.hpc.outcome.keys import Outcome
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.run.examine import Examined
 
-TIMED = 3  # draws, of which the quickest counts
+TIMED = 3  # draws timed; the quickest counts
 
 
 def outcome_of(examined: Examined) -> Columns | None:
-    """The columns of the outcome, if there is one."""
+    """Return the columns of the outcome, if there is one."""
     config = examined.config
     return columns_of(config, examined.data) if config.of(Outcome).column is not None else None
 
 
 def law_of(outcome: Columns | None) -> Law | None:
-    """A law with as many coefficients as the outcome's."""
+    """Return a law with as many coefficients as the outcome's."""
     return None if outcome is None else outcome.law_of(0.0, 0.0, 0.0)
 
 
 def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int) -> int:
-    """Memory of a rank's rows: outcome (8) and predictors (4 each), of held-out rows, too; offset and odds in the
-    sweeps (8 each). Of one shard, coefficients that a new cluster may have, with their random numbers (24 each), and
-    numbers of rows and choices (8 each)."""
+    """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds in
+    sweeps (8 each). Per row of one shard: coefficients proposed for a new cluster with their random numbers (24 each),
+    row number and choice (8 each)."""
     if law is None:
         return 0
     row = 8 + 4 * (law.p - 1 + len(law.covariate_sd))
@@ -39,7 +39,7 @@ def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int) -> 
 
 
 def time_coefficients(mixture: Mixture) -> Coefficients:
-    """Time draws of the coefficients, which end there: with all rows, and with none that has a cluster."""
+    """Time draws of the coefficients, with all rows and with no row in a cluster; the chain is useless afterwards."""
     outcome, seconds = mixture.outcome, []
     assert outcome is not None
     for z in (mixture.view.z, [np.full_like(of, -1) for of in mixture.view.z]):

@@ -1,9 +1,9 @@
-"""The outcome of a mixture's rows as questions see it (docs/math.md 2.16): with the columns that predict it, on which
-it depends within clusters, too.
+"""Law for queries of the outcome of a mixture's rows (docs/math.md 2.16), jointly with its predictors, on which it
+depends even within clusters.
 
-Given the cluster k predictors are independent of each other and of all other columns, and p(y | k) is the average of
-p(y | k, predictors) over them. Those of which a value is known have it; the others are drawn from the cluster, within
-what is known of them.
+Given cluster k, predictors are independent of each other and of all other columns, and p(y | k) is the average of
+p(y | k, predictors) over them. Predictors with a known value keep it; the rest are drawn from the cluster, within what
+is known of them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.asked import AskedOutcome, quantiles
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 
-MOST, LEAST = 256, 32  # draws of predictors in each cluster that an answer averages over
-TOGETHER = 1 << 20  # numbers of a cluster that are worked out together
-TRIES = 64  # predictors from which one is chosen where the outcome is known and they are not
-COVERED = 0.999  # share of a column that events have if they are all of it
+MOST, LEAST = 256, 32  # draws of predictors per cluster that an answer averages over
+TOGETHER = 1 << 20  # numbers of a cluster in memory together
+TRIES = 64  # proposed sets of predictors, of which one is chosen where the outcome is known and they are not
+COVERED = 0.999  # total probability from which events count as covering the whole column
 
 
 class Alike(NamedTuple):
-    """Rows of which the same predictors have a value, and the same is known of the others: their numbers (n,); their
-    cells by column (n,); and what is known of the others, of one row."""
+    """Rows with the same known predictors and the same knowledge of the rest. rows (n,): their numbers; cells: known
+    values (n,) by predictor; others: what is known of the rest, as one row."""
 
     rows: np.ndarray
     cells: Mapping[str, np.ndarray]
@@ -37,7 +37,7 @@ class Alike(NamedTuple):
 
 
 class OutcomeLaw:
-    """See `blocks.JointLaw`. view: without the outcome."""
+    """Joint law of the outcome and its predictors; see `blocks.JointLaw`. view: without the outcome."""
 
     def __init__(self, of: AskedOutcome, view: ViewLaw):
         self.of, self.view = of, view
@@ -92,8 +92,9 @@ class OutcomeLaw:
         self, draws: CellDraws, known: Known, names: Collection[str], cluster: np.ndarray, stream: Stream,
         ids: np.ndarray, without: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Recorded values (n,) of some of the columns; arguments as of `CellDraws.cells`, whose parameters are taken.
-        Where the outcome is known and a predictor is not, one of some draws of it is taken by its likelihood."""
+        """Return recorded values (n,) of the columns `names`, by the parameters of `draws`; other arguments as in
+        `CellDraws.cells`. Where the outcome is known and a predictor is not, one of TRIES draws of the predictors is
+        chosen with probability proportional to the outcome's likelihood."""
         cells = {name: draws.single(name, known, cluster, stream, ids, without) for name in self.predictors}
         own = replace(stream, purpose=Purpose.OUTCOME_CELLS)
         events, which = known.of.get(self.name, (None, np.zeros(len(ids), np.intp)))
@@ -117,7 +118,7 @@ class OutcomeLaw:
     # --- averages -----------------------------------------------------------------------------------------------------
 
     def _alike(self, known: Known) -> Iterator[Alike]:
-        """The rows by what is known of predictors."""
+        """Yield the rows grouped by what is known of their predictors."""
         values = {name: _values(*known.of[name]) for name in self.predictors if name in known.of}
         n, others = known.n_rows, np.full((known.n_rows, len(self.predictors)), -2)
         for c, name in enumerate(self.predictors):
@@ -131,7 +132,7 @@ class OutcomeLaw:
             yield Alike(rows, there, known.only(rest).take(rows[:1]))
 
     def _averaged(self, alike: Alike, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Probabilities (n, U, K + 1) of events of the outcome in every cluster. low, high: (n, U) or (1, U)."""
+        """Return probabilities (n, U, K + 1) of events of the outcome by cluster. low, high: (n, U) or (1, U)."""
         coder, n, k = self.of.coder, len(alike.rows), len(self.view.log_weight)
         here, m = coder.answers(alike.cells, n), 1
         if free := [name for name in self.predictors if name not in alike.cells]:
@@ -154,13 +155,13 @@ class OutcomeLaw:
         return out
 
     def _draws_of(self, names: Collection[str], known: Known, m: int, k: int) -> dict[str, np.ndarray]:
-        """m cells of some predictors in each of the k clusters, (k m,)."""
+        """Draw m cells of the predictors `names` in each of the k clusters, (k m,)."""
         ids, cluster = np.arange(k * m), np.repeat(np.arange(k), m)
         stream = Stream(0, Purpose.OUTCOME_PREDICTORS, **self.view.key)
         return CellDraws(self.view).cells(names, known.take(np.zeros(k * m, np.intp)), cluster, stream, ids)
 
     def _masses(self, events: Events, given: Known) -> np.ndarray:
-        """Probabilities (n, U, K + 1) of events of the outcome in every cluster."""
+        """Return probabilities (n, U, K + 1) of events of the outcome in every cluster."""
         low, high = (end[None] for end in self.of.coder.bounds(events))
         out = np.empty((given.n_rows, len(events), len(self.view.log_weight)))
         for alike in self._alike(given):
@@ -168,13 +169,14 @@ class OutcomeLaw:
         return out
 
     def _each(self, events: Events, given: Known) -> Iterator[tuple[slice, np.ndarray]]:
-        """Some rows at a time with these probabilities."""
+        """Yield (rows, their probabilities as in `_masses`), a slice of rows at a time."""
         step = max(1, TOGETHER // (len(events) * len(self.view.log_weight)))
         for rows in (slice(i, i + step) for i in range(0, given.n_rows, step)):
             yield rows, self._masses(events, given.take(rows))
 
     def _of_predictor(self, events: Events, weight: np.ndarray, given: Known, masses: np.ndarray) -> np.ndarray:
-        """Probabilities (n, U) of events of a predictor given the outcome. masses (U, K + 1): of these events."""
+        """Return probabilities (n, U) of events of a predictor given the outcome. masses (U, K + 1): of the events
+        within clusters."""
         n_events, k = masses.shape
         out = np.empty((len(weight), n_events))
         step = max(1, TOGETHER // masses.size)
@@ -192,11 +194,11 @@ class OutcomeLaw:
     # --- draws --------------------------------------------------------------------------------------------------------
 
     def _lacks(self, known: Known, name: str, rows: np.ndarray) -> np.ndarray:
-        """Mask of the rows that have no value of a predictor."""
+        """Return the mask of rows without a known value of a predictor."""
         return np.isnan(_values(*known.of[name])[rows]) if name in known.of else np.ones(len(rows), bool)
 
     def _predictors_given(self, draws: CellDraws, known, cluster, stream, ids, without, low, high):
-        """Recorded values (n,) of predictors given the outcome."""
+        """Draw recorded values (n,) of predictors given the outcome."""
         n = len(ids)
         stream = replace(stream, purpose=Purpose.OUTCOME_PREDICTORS)
         again, many = np.repeat(np.arange(n), TRIES), np.repeat(ids, TRIES) * TRIES + np.tile(np.arange(TRIES), n)
@@ -215,7 +217,7 @@ class OutcomeLaw:
         return {name: x[at] for name, x in cells.items()}
 
     def _outcomes(self, draws: CellDraws, cells, cluster, stream, ids, low, high) -> np.ndarray:
-        """Recorded outcomes (n,) between bounds of y; those that no draw meets at the nearer bound."""
+        """Draw recorded outcomes (n,) between bounds of y; where TRIES draws all miss, take the nearer bound."""
         coder = self.of.coder
         answers, named = coder.answers(cells, len(ids)), cluster - self.of.n_clusters if draws.more else ids
         with np.errstate(invalid="ignore"):
@@ -228,7 +230,7 @@ class OutcomeLaw:
 
 
 def _values(events: Events, which: np.ndarray) -> np.ndarray:
-    """The value (n,) that is known of each row, an interval's middle; NaN where several are possible."""
+    """Return each row's known value (n,), the middle of an interval; NaN where several values are possible."""
     column = events.column
     if events.sets is not None:
         return np.full(len(which), np.nan)

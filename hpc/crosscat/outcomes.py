@@ -1,4 +1,4 @@
-"""The outcome of a run in its kept draws: coefficients, and what they say of rows and clusters."""
+"""The outcome of a run in its kept draws: coefficients, and their predictions for rows and clusters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SLICE = 65_536  # rows of a pass over the table
 
 
 class Outcomes:
-    """run: opened for reading, with an outcome."""
+    """The outcome of a run that is opened for reading."""
 
     def __init__(self, run: Posterior):
         self.run = run
         self.columns = columns_of(run.chains[0].config, run.data)
         self.law = self.columns.law_of(0.0, 0.0, 0.0)
-        self.entry = max(entry_of(chain.config) for chain in run.chains)  # after which labels follow the outcome
+        self.entry = max(entry_of(chain.config) for chain in run.chains)  # from then on labels depend on the outcome
 
     @property
     def name(self) -> str:
@@ -48,26 +48,25 @@ class Outcomes:
 
     @property
     def unknown(self) -> list[str]:
-        """Predictors of which the mixture has no law that questions could average over: no columns of it, or in
-        blocks."""
+        """Predictors that queries cannot average over: not columns of the mixture, or in blocks."""
         config = self.run.chains[0].config
         joint = {name for of in config.joint.values() for name in of["columns"]}
         mine = {c.name for c in self.run.data.stored} - joint
         return [name for name in self.columns.keys.predictors if name not in mine]
 
     def law_in(self, draw: Draw, view: ViewLaw) -> OutcomeLaw:
-        """The outcome in the view of a draw, which has all predictors."""
+        """Return the outcome's law in the view of a draw, which has all predictors."""
         from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
 
         return OutcomeLaw(AskedOutcome(self.coder, self.state(draw)), copy(view))
 
     @cached_property
     def coder(self) -> Coder:
-        """Between recorded cells and the regression."""
+        """Conversion between recorded cells and the regression's units."""
         return Coder.of(self.columns, next(c for c in self.all_columns if c.name == self.name))
 
     def state(self, draw: Draw) -> State:
-        """Coefficients of a draw."""
+        """Return the coefficients of a draw."""
         return State.of(self.law, draw.outcome or {}, int(draw.labels[0].max()) + 1)
 
     @cached_property
@@ -79,12 +78,12 @@ class Outcomes:
 
     @cached_property
     def all_columns(self) -> tuple[Column, ...]:
-        """The columns of a new row: of the mixture, and the outcome's."""
+        """Columns of a new row: the mixture's and the outcome's."""
         mine = {c.name for c in (*self.run.data.stored, *self.columns.data.stored)}
         return used_columns(self.run.table.columns, {c.name for c in self.run.table.columns} - mine)[0]
 
     def apart(self, rows: Rows, first_row: int | np.ndarray, known: bool = False) -> tuple[Rows, Answers]:
-        """The mixture's columns of rows of `all_columns`, and the predictors of their outcomes; known: with these."""
+        """Split rows of `all_columns` into the mixture's columns and the outcome's predictors; known: outcomes, too."""
 
         def of(columns: Sequence[Column]) -> Rows:
             names = {c.name for c in columns}
@@ -93,19 +92,19 @@ class Outcomes:
         return of(self.run.data.stored), self.columns.answers(of(self.columns.data.stored), first_row, known)
 
     def recorded(self, values: np.ndarray) -> np.ndarray:
-        """Expectations in units of the table."""
+        """Return expectations in units of the table."""
         centre, unit = self.columns.centre_and_unit
         return centre + unit * values
 
     @property
     def expected(self) -> str:
-        """Name of expectations, as a column of a file."""
+        """Column name of expectations in a file."""
         if self.columns.likelihood.of_classes:
             return f"{self.name}_p_{self.columns.column.levels[1]}"
         return f"{self.name}_mean"
 
     def predictions(self, by_draw: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
-        """Columns of predictions: the mean over draws, by their weights (D, n), and 5 and 95 % points."""
+        """Return the columns of predictions: the mean over draws, with weights (D, n), and 5 and 95 % points."""
         mean = self.recorded((by_draw * weight).sum(axis=0) / weight.sum(axis=0))
         low, high = self.recorded(np.quantile(by_draw, (0.05, 0.95), axis=0))
         return {self.expected: mean, f"{self.expected}_q05": low, f"{self.expected}_q95": high}

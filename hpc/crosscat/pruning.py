@@ -1,7 +1,7 @@
-"""When sweeps leave out clusters that a row cannot go to, and the bounds by which they do (docs/math.md 2.13).
+"""Pruned sweeps: when to skip clusters that a row cannot join, and the bounds that show it (docs/math.md 2.13).
 
-The labels are those of the full sweep, bit for bit, so nothing here needs to be the same on all ranks, or in a chain
-that is continued: bins, tiles, and whether to prune are matters of speed.
+Labels are those of the full sweep, bit for bit, so nothing here needs to be the same on all ranks or in a resumed
+chain: bins, tiles and the choice to prune affect speed alone.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as kernel
 
-# Costs of a row, in ns on the machine of benchmarks/results: of what a pruned sweep does for every row, of a full one's
-# tile of 16 clusters, and of a tile's bounds as a share of it. Their ratios matter, and only to speed.
+# Costs per row, in ns on the machine of benchmarks/results: fixed work of a pruned sweep, a tile of 16 clusters in a
+# full sweep, and a tile's bounds as a share of it. Only their ratios matter, and only to speed.
 ROW, ROW_COLUMN = 250.0, 6.0
 CODE, REAL, COUNT, PAIR, DRAW = 2.1, 4.8, 3.2, 4.0, 16.0  # PAIR: of a block of full-covariance normals
 BOUNDED, SCORED = 0.5, 1.2
-ENTRY = 3.0  # of a feature and cluster, once a cycle
-FAVOUR = 2.0  # times that a full sweep has to cost what a pruned one does for every row
-PAUSE = 16  # passes that are not tried after one that was no gain
-EDGE_CELLS = 10_000  # of a column, from which its bins are made
-SIMILAR_CELLS = 128  # by which clusters are compared
-DEPTH = 6.0  # nats below the best cluster at which all are alike
-DIRECTIONS = 8  # of these cells' principal ones
+ENTRY = 3.0  # cost per feature and cluster, once a cycle
+FAVOUR = 2.0  # least ratio of a full sweep's cost to a pruned sweep's fixed cost
+PAUSE = 16  # passes without pruning after a pass that gained nothing
+EDGE_CELLS = 10_000  # cells per column that determine its bins
+SIMILAR_CELLS = 128  # cells by which clusters are compared
+DEPTH = 6.0  # nats below the best cluster beyond which differences are ignored
+DIRECTIONS = 8  # principal directions of these cells' scores
 
 
 class Pruning:
-    """A view's cells on this rank as bounds need them: bins of real and count columns, and some cells to compare
-    clusters by."""
+    """Preparation of a view's cells on this rank for bounds: bins of real and count columns, and a sample of cells by
+    which to compare clusters."""
 
     def __init__(self, shards: Sequence[Shard], offsets: np.ndarray):
         self.shards, self.offsets = shards, offsets
         self._last, self._pause = None, 0
 
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
-        """True if it pays to bound the scores of so many rows under so many clusters; after a loss, False for PAUSE
+        """True if bounding the scores of `n_rows` rows under `n_clusters` clusters pays; after a loss, False for PAUSE
         passes."""
         if self._last is not None and self.is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1
-        if self._pause >= 0 or not n_rows or self.shards[0].rows.spells.shape[1]:  # which have no bounds
+        if self._pause >= 0 or not n_rows or self.shards[0].rows.spells.shape[1]:  # spells have no bounds
             return False
         row, tile = self._costs
         n_features = int(self.offsets[-1]) + kernel.N_BINS * self._n_binned
@@ -52,7 +52,7 @@ class Pruning:
 
     @property
     def _costs(self) -> tuple[float, float]:
-        """Cost of a row in a pruned sweep, whatever comes of it, and of a row and tile in a full one."""
+        """Fixed cost per row of a pruned sweep, and cost per row and tile of a full one."""
         rows = self.shards[0].rows
         codes, reals, counts = len(self.offsets) - 1, rows.reals.shape[1], rows.tallies.shape[1]
         pairs = float((rows.widths * (rows.widths + 1) / 2).sum())
@@ -60,21 +60,21 @@ class Pruning:
         return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
 
     def is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
-        """True if passes over rows of so many clusters cost more than they saved."""
+        """True if the pruned passes that `work` sums up cost more than they saved."""
         (n_rows, bounded, scored, given_up), n_tiles = work, n_clusters / 16
         row, tile = self._costs
         return n_rows * row / tile + BOUNDED * bounded + SCORED * scored + n_tiles * given_up > n_tiles * n_rows
 
     def renew(self) -> None:
-        """Cut the cells into bins anew, since some are others."""
+        """Discard the bins, since some cells have changed."""
         self.__dict__.pop("binned", None)
 
     def rows_but_for(self, shards: Sequence[int]) -> int:
-        """Rows of the rank that are in none of these shards."""
+        """Count the rank's rows outside these shards."""
         return sum(len(shard) for shard in self.shards if shard.index not in shards)
 
     def bins(self, shard: Shard) -> np.ndarray:
-        """Bins of a shard's cells, uint8 (n, real and count columns)."""
+        """Return the bins of a shard's cells, uint8 (n, real and count columns)."""
         return self.binned[0][shard.index]
 
     @property
@@ -99,7 +99,7 @@ class Pruning:
 
     @cached_property
     def _cells(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Some cells that are there: level rows, and column and value of reals and of counts."""
+        """Sample of observed cells: level rows, and (column, value) of reals and of counts."""
         rows = max((shard.rows for shard in self.shards), key=len)
         at = np.arange(0, len(rows), max(1, len(rows) // SIMILAR_CELLS))
         levels = np.concatenate([rows.codes8[at], rows.codes16[at]], axis=1) + self.offsets[:-1]
@@ -117,7 +117,7 @@ class Pruning:
         return result[0][1], result[1], result[2]
 
     def similar(self, shared: Shared) -> np.ndarray:
-        """The instantiated clusters, similar ones side by side, int64 (K1,)."""
+        """Return an order of the instantiated clusters that puts similar ones side by side, int64 (K1,)."""
         p, (levels, (r, x), (q, y)) = shared.parameters, self._cells
         terms = [
             p.table[levels],
@@ -127,7 +127,7 @@ class Pruning:
         return side_by_side(np.concatenate(terms)) if len(shared.anchor) else np.zeros(0, np.int64)
 
     def bounds(self, similar: np.ndarray, order: np.ndarray, draw: kernels.Instantiated, prior):
-        """Bounds of a draw, which has the clusters of `similar` in this order; None where it does not allow any."""
+        """Return bounds for a draw; None if it allows none. order: of the draw's clusters; similar: see `similar`."""
         _, *cells = self.binned
         bounds = kernel.Bounds(draw, self.shards[0].rows, prior, *cells, np.argsort(order)[similar])
         self._last = draw.n, bounds.work
@@ -135,7 +135,7 @@ class Pruning:
 
 
 def _edges(cells: np.ndarray) -> np.ndarray:
-    """Edges of each column's bins, (columns, N_BINS - 1): half of them quantiles, half in even steps."""
+    """Return the edges of each column's bins, (columns, N_BINS - 1): half are quantiles, half evenly spaced."""
     edges = np.zeros((cells.shape[1], kernel.N_BINS - 1))
     quantiles, even = np.arange(1, kernel.N_BINS // 2 + 1) / (kernel.N_BINS // 2 + 1), np.arange(1, kernel.N_BINS // 2)
     for c, column in enumerate(cells.T):
@@ -148,9 +148,9 @@ def _edges(cells: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(terms: np.ndarray) -> np.ndarray:
-    """An order of clusters in which 16, and 4, side by side have similar terms, int64 (K,). terms: (cells, K).
+    """Order clusters so that runs of 16, and of 4, have similar terms, int64 (K,). terms: (cells, K).
 
-    Halves the clusters again and again across the one of the terms' principal directions in which they differ most.
+    Halves the clusters repeatedly across the principal direction of the terms in which they differ most.
     """
     n = terms.shape[1]
     if not terms.size:

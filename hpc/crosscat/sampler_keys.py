@@ -1,4 +1,4 @@
-"""How a chain of a mixture or a cross-categorization is started and moved: [sampler] and [anneal]."""
+"""Start and moves of a chain of a mixture or a cross-categorization: [sampler] and [anneal]."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0,
 
 
 def _rising(knots: Any) -> Any:
-    """Knots of a piecewise schedule: passes and fractions rise, and in the end every row is in."""
+    """Knots of a piecewise schedule: passes and fractions increase, and the last includes every row."""
     if isinstance(knots, str):
         return knots
     passes, fractions = zip(*knots)
@@ -125,7 +125,7 @@ def _rising(knots: Any) -> Any:
 
 
 class Anneal(Section):
-    """Subsample annealing: how the rows of the chain's start become all rows."""
+    """Subsample annealing: growth from the rows that a chain starts with to all rows."""
 
     retired: ClassVar[Mapping[str, str]] = {"strata": "subsamples have no strata, which did not raise the score"}
 

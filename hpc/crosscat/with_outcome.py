@@ -16,11 +16,11 @@ from mpibayes.text import enumerated
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
-ENTRY = 2  # labels follow the outcome after this part of burn-in, once there are clusters of the columns
+ENTRY = 2  # labels depend on the outcome after 1 / ENTRY of burn-in, once the columns have formed clusters
 
 
 def columns_of(config: Config, data: Data) -> Columns:
-    """The columns of the outcome of a run that has one."""
+    """Return the columns of the outcome of a run that has one."""
     return Columns.of(config.of(Keys), data, config.heldout_fraction)
 
 
@@ -31,7 +31,7 @@ def add_outcome(mixture: Mixture, columns: Columns, config: Config) -> None:
 
 
 def add_to_sample(mixture: Mixture, columns: Columns, rows: Rows) -> None:
-    """Give a chain of a sample its outcome, which labels follow from the start. rows: the sample's cells of these
+    """Give a chain of a sample its outcome, on which labels depend from the start. rows: the sample's cells of these
     columns."""
     cut = [slice(shard.start, shard.start + len(shard)) for shard in mixture.shards]
     _add(mixture, columns, [columns.answers(rows.take(of)) for of in cut], 0)
@@ -45,12 +45,12 @@ def _add(mixture: Mixture, columns: Columns, answers: list[Answers], entry: int)
 
 
 def entry_of(config: Config) -> int:
-    """The cycle after which labels follow the outcome."""
+    """Return the cycle after which labels depend on the outcome."""
     return config.burn_in // ENTRY
 
 
 def in_words(columns: Columns, config: Config) -> list[str]:
-    """Describe the outcome at the start of a run, and warn of covariates that labels do not know."""
+    """Describe the outcome at the start of a run, and warn of covariates that are not in the mixture."""
     lines = [f"outcome: {columns.in_words()}; labels follow it from cycle {entry_of(config) + 1:,} on"]
     if apart := [name for name in columns.keys.predictors if name in config.unused]:
         many = len(apart) > 1

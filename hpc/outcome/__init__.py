@@ -1,1 +1,1 @@
-"""An outcome of the rows of a mixture: a regression in each cluster beside global coefficients."""
+"""Outcome of the rows of a mixture: a regression in each cluster, with additional global coefficients."""

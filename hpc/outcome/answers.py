@@ -1,4 +1,4 @@
-"""The outcome's part of rows."""
+"""Outcome and predictors of rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Answers:
-    """The outcome of rows, y (n,) float64, NaN where it is missing; the predictors u (n, p - 1) of the clusters'
-    coefficients and w (n, D) of the global ones, float32."""
+    """Outcome y (n,) float64 of rows, NaN where missing; predictors, float32: u (n, p - 1) with the clusters'
+    coefficients, w (n, D) with the global coefficients."""
 
     y: np.ndarray
     u: np.ndarray
     w: np.ndarray
 
     def take(self, rows: np.ndarray) -> Answers:
-        """Some of the rows."""
+        """Return a subset of the rows."""
         return Answers(self.y[rows], self.u[rows], self.w[rows])

@@ -1,4 +1,4 @@
-"""An outcome in questions: probabilities and draws of what is asked of it, in the clusters of one kept draw."""
+"""Outcome in queries: probabilities of events and draws, in the clusters of one kept draw."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mpibayes.hpc.outcome.state import State
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column
 
-QUANTILES = 32  # of eta in a new cluster, over which the probability of a range is averaged
+QUANTILES = 32  # of eta in a new cluster, to average the probability of a range
 THETA = 2**31 + 3  # sub-stream of a new cluster's coefficients
 
 
 @dataclass(frozen=True)
 class Coder:
-    """Between recorded cells and a regression: its column as questions have it, its predictors, and its unit."""
+    """Conversion between recorded cells and a regression. column: the outcome as in queries; y = (cell - centre) /
+    unit."""
 
     column: Column
     likelihood: type[Likelihood]
@@ -32,21 +33,21 @@ class Coder:
 
     @classmethod
     def of(cls, columns: Columns, column: Column) -> Coder:
-        """column: of the outcome, among those that can be asked about."""
+        """Make the conversion for the outcome's column as queries have it."""
         plain = replace(column, atoms=(), log=False, shape=None)
         return cls(plain, columns.likelihood, columns.slopes, columns.covariates, *columns.centre_and_unit)
 
     @property
     def predictors(self) -> list[str]:
-        """Names of their columns."""
+        """Names of the predictors' columns."""
         return [term.column.name for of in (self.slopes, self.covariates) for term in of.terms]
 
     def answers(self, cells: Mapping[str, np.ndarray], n: int) -> Answers:
-        """Predictors of n rows by recorded cells (n,); those of other columns are 0."""
+        """Return the predictors of n rows from recorded cells (n,) by column; predictors of other columns are 0."""
         return Answers(np.full(n, np.nan), self.slopes.of_cells(cells, n), self.covariates.of_cells(cells, n))
 
     def bounds(self, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """Least and greatest y of each event, (U,) each."""
+        """Return the least and greatest y of each event, (U,) each."""
         if not self.likelihood.of_classes:
             low, high = events.low, events.high
             if self._rounds:
@@ -60,20 +61,20 @@ class Coder:
 
     @property
     def _rounds(self) -> bool:
-        """True if counts have the law of real numbers, whose nearest count is recorded, and 0 for those below."""
+        """True if counts have the law of a real number, recorded as the nearest count, or 0 below it."""
         return self.column.kind == "count" and self.likelihood.has_scale
 
     @property
     def _step(self) -> float:
-        """Step of recorded values; 0 where there is none."""
+        """Step of recorded values; 0 if continuous."""
         return 1.0 if self._rounds else self.column.resolution
 
     def is_value(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Mask of bounds of y between which there is one recorded value."""
+        """Return the mask of bounds of y that contain a single recorded value."""
         return high - low <= self._step / self.unit * (1.0 + 1e-9)
 
     def recorded(self, y: np.ndarray) -> np.ndarray:
-        """Cells as they are recorded, of y."""
+        """Return the recorded cells for y."""
         if self.likelihood.of_classes:
             return np.where(self.likelihood.encode(np.ones(1))[0] == y, 1.0, 0.0)
         x, step = self.centre + self.unit * y, self._step
@@ -82,27 +83,27 @@ class Coder:
 
     @property
     def log_unit(self) -> float:
-        """Log of the unit of a density, which is per recorded unit."""
+        """Log of the unit, to make densities per recorded unit."""
         return float(np.log(self.unit))
 
 
 class AskedOutcome:
-    """The outcome of one draw. Events have bounds of y that broadcast against eta."""
+    """Outcome of one draw. Events are given as bounds of y that broadcast against eta."""
 
     def __init__(self, coder: Coder, state: State):
         self.coder, self.state = coder, state
 
     @property
     def n_clusters(self) -> int:
-        """K, without a new one."""
+        """Number of clusters K, without the new one."""
         return len(self.state.theta)
 
     def log_between(
         self, k: int, at: Answers, low: np.ndarray, high: np.ndarray, normals: np.ndarray | None = None
     ) -> np.ndarray:  # fmt: skip
-        """Log probability of events in a cluster, or in a new one (K), at predictors u and w (..., 1, D): their leading
-        axes broadcast against those of low and high, whose last is of events. normals: where answers are averaged over
-        predictors, quantiles by which eta of a new cluster is, instead of an average over it."""
+        """Return the log probability of events in cluster k (K: a new one) at predictors u and w (..., 1, D). Leading
+        axes broadcast against those of low and high; the last axis of low and high is events. normals: where answers
+        are averaged over predictors, normal quantiles for eta in a new cluster, used instead of averaging over eta."""
         law = self.state.law
         eta = at.w.astype(np.float64) @ self.state.beta
         v = at.u.astype(np.float64)
@@ -129,8 +130,8 @@ class AskedOutcome:
     def draw(
         self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> np.ndarray:  # fmt: skip
-        """y (n,) of rows in these clusters. named (n,): of the new cluster of each, where it is in
-        one: those of one name share its coefficients; ids: of the rows."""
+        """Draw y (n,) of rows in these clusters. named (n,): name of a row's new cluster, if it is in one: rows with
+        the same name share coefficients. ids (n,): of the rows."""
         law, new = self.state.law, np.flatnonzero(cluster >= self.n_clusters)
         theta = self.state.theta[np.minimum(cluster, self.n_clusters - 1)]
         if len(new):
@@ -143,7 +144,7 @@ class AskedOutcome:
 
 
 def quantiles(n: int) -> np.ndarray:
-    """n standard normal quantiles, in the middle of as many equal parts."""
+    """Return n standard normal quantiles, at the midpoints of n equal parts."""
     from scipy.special import ndtri  # slow to import
 
     return ndtri((np.arange(n) + 0.5) / n)

@@ -1,9 +1,9 @@
-"""Splits and merges of clusters that have an outcome (docs/math.md 2.16): coefficients of the clusters that are
-proposed, and the factor by which the outcome changes the odds of the move.
+"""Splits and merges of clusters with an outcome (docs/math.md 2.16): coefficients of the proposed clusters, and the
+outcome's factor in the acceptance ratio.
 
 A move that the columns accept is judged again, by the outcome alone. Coefficients of a cluster C are proposed from a
 normal g_C near its posterior given beta, a function of the rows of C and never of present coefficients. With
-W_C(theta) = prod_C L(theta) N(theta) / g_C(theta) a split has the factor W_A W_B / W_C, a merge the inverse.
+W_C(theta) = prod_C L(theta) N(theta) / g_C(theta), a split has the factor W_A W_B / W_C, a merge the inverse.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from mpibayes.hpc.outcome.metric import gram_of, smoothed
 from mpibayes.hpc.outcome.outcome import Outcome
 
-ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior's mode, and how far one may go
+ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior mode, and the longest step
 
 
 class Branches(NamedTuple):
-    """Proposals to G groups, on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and
-    of the whole (G, p): proposed ones of what is not there, present ones of what is."""
+    """Proposals for G groups, on every rank. log_factor (G,): log factor of a split; halves (G, 2, p), whole (G, p):
+    coefficients, present ones for clusters that exist, proposed ones for the rest."""
 
     log_factor: np.ndarray
     halves: np.ndarray
@@ -31,10 +31,10 @@ class Branches(NamedTuple):
 def branches(
     outcome: Outcome, z: Sequence[np.ndarray], present: np.ndarray, is_split: np.ndarray, stream: np.random.Generator
 ) -> Branches:
-    """Propose coefficients of some groups of rows, each of two halves. Collective.
+    """Propose coefficients for G groups of rows, each of two halves. Collective.
 
-    z: of each of this rank's shards int32 (n,), 2 g + side, or -1. present (G, 2, p): coefficients of the halves that
-    are there, or of the whole twice. is_split (G,): whether the group is one cluster, which is to be split.
+    z: for each of this rank's shards int32 (n,), 2 g + side, or -1. present (G, 2, p): coefficients of existing halves,
+    or of the existing whole twice. is_split (G,): True if the group is one cluster, to be split.
     """
     n, p = len(is_split), outcome.law.p
     wholes = [np.where(labels >= 0, labels >> 1, -1).astype(np.int32) for labels in z]
@@ -47,8 +47,8 @@ def branches(
 def _scored(
     outcome: Outcome, z: Sequence[np.ndarray], present: np.ndarray, drawn: np.ndarray, stream: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (K, p) of the clusters z, drawn from their normals where `drawn` says so, else the present ones, and
-    the log of W (K,), on every rank."""
+    """Return coefficients (K, p) of the clusters z, drawn from g_C where `drawn`, else `present`, and log W (K,), on
+    every rank."""
     law, root, (k, p) = outcome.law, outcome.comm.rank == 0, present.shape
     sums = outcome.squares(z, k)
     theta, message = np.array(present), np.zeros((k, p + 1))

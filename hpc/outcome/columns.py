@@ -1,4 +1,4 @@
-"""From a table to the outcome of its rows and the predictors beside it."""
+"""Conversion of a table's rows into outcome and predictors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mpibayes.io.rows import Column, Rows
 
 
 class Predictors(Design):
-    """The predictors of one kind of coefficients."""
+    """Predictors with one kind of coefficients."""
 
     def _advice(self, missing: list[str]) -> list[str]:
         return ["a predictor of the outcome has to have all cells; fill them, or leave the rows out"]
 
     def of_cells(self, cells: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Predictors of n rows, (n, D), of recorded cells by column; zeros of a column that is not among them."""
+        """Return the predictors of n rows, (n, D), from recorded cells by column; zeros for absent columns."""
         x = np.zeros((n, self.width), np.float32)
         for term in self.terms:
             if term.column.name in cells:
@@ -40,7 +40,7 @@ class Predictors(Design):
         return np.ascontiguousarray(x[:, : self.n_predictors])
 
     def of_rows(self, rows: Rows) -> np.ndarray:
-        """Predictors of rows, (n, D), which may lack cells of any column."""
+        """Return the predictors of rows, (n, D); cells of any column may be missing."""
         x = np.zeros((len(rows), self.width), np.float32)
         for term in self.terms:
             cells = getattr(rows, term.column.block)[:, term.column.index]
@@ -50,9 +50,9 @@ class Predictors(Design):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of [outcome] in a table: as they are recorded, for training rows and others.
+    """Columns of [outcome] in a table, as recorded, for training and other rows.
 
-    data: of these columns alone, with the same training rows as the run.
+    data: these columns alone, with the same training rows as the run.
     """
 
     keys: Keys
@@ -76,7 +76,7 @@ class Columns:
 
     @cached_property
     def slopes(self) -> Predictors:
-        """Predictors with coefficients in each cluster, beside the intercept."""
+        """Predictors with coefficients in each cluster, in addition to the intercept."""
         return self._predictors(self.keys.slopes)
 
     @cached_property
@@ -85,8 +85,8 @@ class Columns:
         return self._predictors(self.keys.covariates)
 
     def of_all(self, columns: Sequence[Column], most: int) -> tuple[Predictors, list[str]]:
-        """So many predictors of an outcome without clusters: of all columns but its own, the narrowest first, with
-        indicators of missing cells; and the names of columns that are not among them."""
+        """Select up to `most` predictors for a regression without clusters, from all columns but the outcome's, the
+        narrowest first, with indicators of missing cells. Returns them and the names of columns left out."""
         terms, total = [], 0
         width = {c.name: 1 if c.kind in NUMERIC else len(c.levels) - 1 for c in columns if c.kind != "survival"}
         constant = {c.name for c in columns if c.kind in NUMERIC and c.minimum == c.maximum} | {self.column.name}
@@ -107,14 +107,14 @@ class Columns:
 
     @property
     def centre_and_unit(self) -> tuple[float, float]:
-        """A number is centre + unit y."""
+        """Centre and unit of a numeric outcome, centre + unit y."""
         if self.likelihood.has_scale and self.keys.standardise:
             return self.column.center, self.column.scale
         return 0.0, 1.0
 
     def answers(self, rows: Rows, first_row: int | np.ndarray = 0, known: bool = True) -> Answers:
-        """Outcome and predictors of rows, whose numbers in their table start at `first_row` or are given. known: False
-        where the outcome is not asked for."""
+        """Return outcome and predictors of rows. first_row: number of the first in its table, or of each. known: False
+        where the outcome is not needed."""
         y = np.full(len(rows), np.nan)
         if known:
             centre, unit = self.centre_and_unit
@@ -130,7 +130,7 @@ class Columns:
         return Answers(y, *map(np.ascontiguousarray, x))
 
     def of_shards(self, comm: Communicator, bounds: Sequence[tuple[int, int]]) -> list[Answers]:
-        """The training rows from start to stop - 1 of each of this rank's shards. Collective."""
+        """Read the training rows of this rank's shards. bounds: (start, stop) of each. Collective."""
 
         def load() -> list[Answers]:
             numbers = [self.data.numbers_of(*of) for of in bounds]
@@ -139,7 +139,7 @@ class Columns:
         return agree(comm, load, "read the outcome of its rows of the table")
 
     def of_blocks(self, comm: Communicator, n_blocks: int, config: Config) -> dict[int, Answers]:
-        """The held-out rows of this rank's blocks. Collective."""
+        """Read the held-out rows of this rank's blocks. Collective."""
         rows = None
         if config.heldout_path is not None:
             rows = self._of_file(comm, config)
@@ -155,7 +155,7 @@ class Columns:
         return agree(comm, answered, "read its held-out outcomes")
 
     def _of_file(self, comm: Communicator, config: Config) -> Rows | None:
-        """Root's rows of a held-out file, which has the outcome and its predictors. Collective."""
+        """Read root's rows of a held-out file with the outcome and its predictors. Collective."""
         assert config.heldout_path is not None
         try:
             return self.data.read_heldout_file(comm, config.heldout_path, config.data.unseen)[0]
@@ -204,5 +204,5 @@ class Columns:
 
 
 def _numbers(given: Any, n: int) -> np.ndarray:
-    """One number for each of n coefficients."""
+    """Return one number for each of n coefficients."""
     return np.array([given] * n if isinstance(given, int | float) else given, np.float64)

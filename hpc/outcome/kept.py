@@ -1,4 +1,4 @@
-"""The outcome's arrays in checkpoints and kept draws, by names of their own."""
+"""The outcome's arrays in checkpoints and kept draws, under prefixed names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NAMES = ("theta", "beta", "law")
 
 
 def arrays_of(outcome: Outcome | None) -> dict[str, np.ndarray]:
-    """Arrays of the present state; none without an outcome."""
+    """Return the arrays of the present state; empty without an outcome."""
     return {} if outcome is None else {PREFIX + name: of for name, of in outcome.state().items()}
 
 
 def taken(arrays: dict[str, Any]) -> dict[str, np.ndarray] | None:
-    """Take the same arrays out of those of a draw; None where there are none."""
+    """Remove the outcome's arrays from those of a draw and return them; None without an outcome."""
     return {name: arrays.pop(PREFIX + name) for name in NAMES} if PREFIX + NAMES[0] in arrays else None
 
 
 def restore(outcome: Outcome | None, shared: Mapping[str, Any]) -> None:
-    """Give an outcome its state of a checkpoint."""
+    """Restore an outcome's state from a checkpoint."""
     if outcome is not None:
         outcome.restore(**{name: shared[PREFIX + name] for name in NAMES})

@@ -1,4 +1,4 @@
-"""Law of an outcome's coefficients: what is fixed, and what is learned with them."""
+"""Law of an outcome's coefficients: fixed and learned parameters."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from mpibayes.hpc.outcome.likelihoods import Likelihood
 
-WIDE = 2.5  # sd of the law of a learned mean, about the whole table's, in units
-SHAPE, RATE = 2.0, 1.0  # of the inverse gamma law of a learned variance, in units
-WIDE_SCALE = 1.5  # sd of the log of a learned scale s, about 0: that of the standardised outcome
+WIDE = 2.5  # prior sd of a learned mean about that of the whole table, in units
+SHAPE, RATE = 2.0, 1.0  # of the inverse gamma prior of a learned variance, in units
+WIDE_SCALE = 1.5  # prior sd of the log of a learned scale s, about 0, the log of the standardised outcome's sd
 
 
 @dataclass(frozen=True)
 class Law:
-    """theta_k ~ N(mean, sd^2) in each cluster, beta ~ N(0, covariate_sd^2); nu, scale: of a number.
+    """Prior theta_k ~ N(mean, sd^2) in each cluster, beta ~ N(0, covariate_sd^2). nu, scale: of a numeric outcome.
 
-    mean, sd (p,), covariate_sd (D,). centre (p,): about which a learned mean is; unit: of what is learned, the
-    outcome's standard deviation where it is a number. learns_*: what is drawn in each cycle.
-    n_fresh: coefficients that are tried for a new cluster.
+    mean, sd (p,), covariate_sd (D,). centre (p,): prior mean of a learned mean. unit: of learned parameters, the
+    standard deviation of a numeric outcome. learns_*: parameters drawn in each cycle.
+    n_fresh: number of coefficient vectors proposed for a new cluster.
     """
 
     likelihood: type[Likelihood]
@@ -37,11 +37,11 @@ class Law:
 
     @property
     def p(self) -> int:
-        """Coefficients of a cluster."""
+        """Number of coefficients of a cluster."""
         return len(self.mean)
 
     def drawn(self, theta: np.ndarray, stream: np.random.Generator) -> Law:
-        """A copy with mean and sd drawn given the clusters' coefficients (K, p), where they are learned."""
+        """Draw mean and sd, where learned, given the clusters' coefficients theta (K, p); return a new law."""
         mean, sd, n = self.mean, self.sd, len(theta)
         if self.learns_mean:
             wide = (WIDE * self.unit) ** -2
@@ -54,7 +54,7 @@ class Law:
         return replace(self, mean=mean, sd=sd)
 
     def log_prior(self, theta: np.ndarray, beta: np.ndarray) -> float:
-        """Log density of coefficients given mean and sd, normalised."""
+        """Return the log density of the coefficients given mean and sd, normalised."""
         each = -0.5 * ((theta - self.mean) / self.sd) ** 2 - np.log(self.sd) - 0.5 * np.log(2 * np.pi)
         of_beta = -0.5 * (beta / self.covariate_sd) ** 2 - np.log(self.covariate_sd) - 0.5 * np.log(2 * np.pi)
         return float(each.sum() + of_beta.sum())
@@ -64,5 +64,5 @@ class Law:
 
 
 def of_numbers(law: Law, numbers: np.ndarray) -> Law:
-    """A law with the mean, sd and scale of a state."""
+    """Return the law with mean, sd and scale from the numbers of a state."""
     return replace(law, mean=numbers[: law.p], sd=numbers[law.p : 2 * law.p], scale=float(numbers[-1]))

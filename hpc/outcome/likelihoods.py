@@ -1,4 +1,4 @@
-"""Likelihoods of an outcome given its linear predictor eta, a class each."""
+"""Likelihoods of an outcome given its linear predictor eta, one class each."""
 
 from __future__ import annotations
 
@@ -16,91 +16,91 @@ from mpibayes.kernels.common.functions import expit, gammaln
 from mpibayes.kernels.mixture import response as kernels
 from mpibayes.text import counted, import_again
 
-POINTS, FINE, REACH = 129, 513, 8.0  # of trapezoid rules: of classes, of numbers; in sd
-LEAST = 40.0  # nats below the largest term at which others are left out
+POINTS, FINE, REACH = 129, 513, 8.0  # points of trapezoid rules for classes and for numbers; their reach in sd
+LEAST = 40.0  # nats below the largest term at which terms are dropped
 
 
 class Likelihood:
-    """One kind of outcome. effect: what exp(theta) or theta compares, in words; ratio: whether it is exp(theta)."""
+    """One kind of outcome. effect: name of the effect exp(theta) or theta; ratio: True if it is exp(theta)."""
 
     name: ClassVar[str]
     code: ClassVar[int]
     of_classes: ClassVar[bool] = False  # y is -1 or 1
-    has_scale: ClassVar[bool] = False  # it has a scale s, and a number is modelled in standard deviations
+    has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
 
     @staticmethod
     def problems(column: Column) -> list[str]:
-        """Reasons why a column cannot be the outcome; empty if it can."""
+        """Return the reasons why a column cannot be the outcome; empty if it can."""
         raise NotImplementedError
 
     @staticmethod
     def encode(cells: np.ndarray) -> np.ndarray:
-        """y of cells, level codes or numbers, float64."""
+        """Return y of cells, which are level codes or numbers, float64."""
         return cells.astype(np.float64)
 
     @staticmethod
     def centre(mean: float) -> float:
-        """eta at which the mean of y is this."""
+        """Return the eta at which y has this mean."""
         return mean
 
     @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """Information of a row about eta where the mean of y is this: the weight of a row in the metric."""
+        """Return a row's information about eta where y has this mean: the row's weight in the metric."""
         return np.full_like(mean, scale**-2)
 
     @staticmethod
     def expectation(eta: np.ndarray) -> np.ndarray:
-        """Mean of y, or the probability of the second class."""
+        """Return the mean of y, or the probability of the second class."""
         return eta
 
     @staticmethod
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """log L, normalised."""
+        """Return log L, normalised."""
         raise NotImplementedError
 
     @staticmethod
     def log_base(y: np.ndarray, nu: float, scale: float) -> float:
-        """Sum of the terms of log L that the kernels leave out, of all y."""
+        """Return the terms of log L that the kernels leave out, summed over all y."""
         return 0.0
 
     @classmethod
     def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """Log probability of low <= y <= high, log density where low == high. Arguments broadcast."""
+        """Return the log probability of low <= y <= high, log density where low == high. Arguments broadcast."""
         return np.where(low == high, cls.log_density(eta, low, nu, scale), 0.0)  # both classes
 
     @staticmethod
     def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        """y drawn, (n,); ids (n,): of the rows in the stream."""
+        """Draw y, (n,). ids (n,): of the rows in the stream."""
         raise NotImplementedError
 
     @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """Logs of the averages of L over eta ~ N(at, spread^2), (n,)."""
+        """Return the log of the average of L over eta ~ N(at, spread^2), (n,)."""
         eta, log_weight = _points(at, spread)
         return np.logaddexp.reduce(cls.log_density(eta, y[:, None], nu, scale) + log_weight, axis=1)
 
     @staticmethod
     def average_expectations(at: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """Averages of the expectation over eta ~ N(at, spread^2), (n,)."""
+        """Return the average of the expectation over eta ~ N(at, spread^2), (n,)."""
         return at
 
 
 def _points(at: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points of eta ~ N(at, spread^2), (n, P), and the log of their weights (P,)."""
+    """Return points of eta ~ N(at, spread^2), (n, P), and their log weights (P,)."""
     x = np.linspace(-REACH, REACH, POINTS)
     log_weight = -0.5 * x * x
     return at[:, None] + spread[:, None] * x, log_weight - np.logaddexp.reduce(log_weight)
 
 
 def _between(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, FINE) of a trapezoid rule between two ends, and the log of their distance, (n,)."""
+    """Return the points (n, FINE) of a trapezoid rule between two ends, and the log of their spacing, (n,)."""
     return low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, FINE), np.log((high - low) / (FINE - 1))
 
 
 class Logistic(Likelihood):
-    """Two classes; y = 1 is the second one, y = -1 the first."""
+    """Two classes: y = 1 for the second, y = -1 for the first."""
 
     name, code, effect, of_classes = "logistic", kernels.LOGISTIC, "odds ratio", True
     encode = staticmethod(OfClasses.encode)
@@ -176,7 +176,7 @@ class StudentT(Likelihood):
 
     @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """As averages of normals over a precision g ~ Gamma(nu / 2, nu / 2), in log g: smooth for any scale."""
+        """Average normals over a precision g ~ Gamma(nu / 2, nu / 2), in log g: smooth for any scale."""
         square = (y - at) ** 2
         far = (2.0 * LEAST + square / (spread**2 + scale**2)) / nu
         low = np.minimum(0.5 * (far + np.sqrt(far * far + 8.0 * far)), 2.0 * LEAST / nu + np.log1p(square / scale**2))
@@ -267,9 +267,9 @@ class Poisson(Likelihood):
 
     @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """About the mode in eta, which can be much narrower than spread."""
+        """Integrate about the mode in eta, whose peak can be much narrower than spread."""
         precision, mode = spread**-2.0, np.maximum(at, np.log(np.maximum(y, 0.5)))
-        for _ in range(100):  # from above, so that no step goes too far
+        for _ in range(100):  # from above, so that no step overshoots
             rate = np.exp(np.minimum(mode, 700.0))
             step = (y - rate - (mode - at) * precision) / (rate + precision)
             mode = mode + step

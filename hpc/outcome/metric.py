@@ -1,6 +1,6 @@
-"""The metric in which coefficients are spherical: a Cholesky factor of prior precision and information.
+"""Metric in which the coefficients' posterior is about spherical: Cholesky factor of prior precision plus information.
 
-The matrix is an arrow: a block a cluster, arms between each cluster and the global coefficients, and their hub. Its
+The matrix is an arrow: a block per cluster, an arm between each cluster and the global coefficients, and their hub. Its
 factor is L = [[L_k, 0], [C', T]] with L_k L_k' = block, C = L_k^-1 arm, T T' = hub - sum C'C.
 """
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from mpibayes.hpc.outcome.law import Law
 
-PRIOR_ROWS = 2.0  # that a cluster's mean outcome is smoothed by
+PRIOR_ROWS = 2.0  # pseudo-rows that smooth a cluster's mean outcome
 
 
 def gram_of(sums: np.ndarray, q: int) -> np.ndarray:
-    """Sums of v v' of each cluster, (K, q, q), from those of `kernels.response.squares`."""
+    """Return the sum of v v' in each cluster, (K, q, q), from the sums of `kernels.response.squares`."""
     rows, columns = np.tril_indices(q)
     gram = np.zeros((len(sums), q, q))
     gram[:, rows, columns] = gram[:, columns, rows] = sums[:, 1:]
@@ -22,12 +22,12 @@ def gram_of(sums: np.ndarray, q: int) -> np.ndarray:
 
 
 def smoothed(sums: np.ndarray, gram: np.ndarray, overall: float) -> np.ndarray:
-    """Mean outcome of each cluster, (K,), drawn towards that of all rows."""
+    """Return the mean outcome of each cluster, (K,), shrunk towards that of all rows."""
     return (sums[:, 0] + PRIOR_ROWS * overall) / (gram[:, 0, 0] + PRIOR_ROWS)
 
 
 class Metric:
-    """Made of the sums of `kernels.response.squares` over all rows: a function of the labels and the data alone."""
+    """Metric from the sums of `kernels.response.squares` over all rows: a function of the labels and the data alone."""
 
     def __init__(self, law: Law, sums: np.ndarray):
         p, d = law.p, len(law.covariate_sd)
@@ -44,11 +44,11 @@ class Metric:
         self._hub = np.linalg.inv(np.linalg.cholesky(hub - of_arms.T @ of_arms))
 
     def whiten(self, theta: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """L^-1 of slopes in the coefficients: slopes in the spherical coordinates."""
+        """Apply L^-1 to a gradient in the coefficients: the gradient in spherical coordinates."""
         a = (self._block @ theta[:, :, None])[:, :, 0]
         return a, self._hub @ (beta - np.tensordot(self._arm, a, axes=((0, 1), (0, 1))))
 
     def colour(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """L'^-1 of spherical coordinates: coefficients."""
+        """Apply L'^-1 to spherical coordinates: coefficients."""
         beta = self._hub.T @ b
         return (self._block.transpose(0, 2, 1) @ (a - self._arm @ beta)[:, :, None])[:, :, 0], beta

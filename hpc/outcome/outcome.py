@@ -1,8 +1,9 @@
-"""The outcome of a mixture as a part of its chain: coefficients of the clusters and global ones (docs/math.md 2.16).
+"""Outcome of a mixture as part of its chain: coefficients of the clusters and global coefficients (docs/math.md 2.16).
 
-State between cycles: theta of every cluster, beta, and what of the law is learned. In a sweep the likelihood of a row's
-outcome is a factor of its scores; a new cluster takes one of a few coefficients drawn from their law. Between sweeps
-all coefficients are drawn together by Hamiltonian Monte Carlo on all rows, in a metric that looks at the labels alone.
+State between cycles: theta of every cluster, beta, and the law's learned parameters. In a sweep the likelihood of a
+row's outcome is a factor of its scores; a new cluster takes one of a few coefficient vectors drawn from the law.
+Between sweeps all coefficients are drawn jointly by Hamiltonian Monte Carlo on all rows, in a metric that depends on
+the labels and the data alone, not on the coefficients.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.kernels.mixture import response as kernels
 
 LEAPFROGS = 4
-STEPS = ((0.8, 0.4), (0.2, 0.05))  # probabilities of step sizes in spherical coordinates; the short one escapes
+STEPS = ((0.8, 0.4), (0.2, 0.05))  # (probability, step size), spherical coordinates; short steps escape
 JITTER = 0.2
-SCALE_STEPS = 2  # of a random walk of log s in a cycle
-ASCENT, ENOUGH = 40, 1e-3  # steps to the first coefficients, at most, and the gain in nats at which they end
+SCALE_STEPS = 2  # random-walk steps of log s per cycle
+ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain in nats below which they end
 
 
 class Outcome:
     """Coefficients of one chain. Every public method but `response` and `take` is collective.
 
-    answers: of this rank's shards, in order. entry: the cycle from which on labels follow the outcome.
+    answers: of this rank's shards, in order. entry: cycle after which labels depend on the outcome.
     """
 
     def __init__(
@@ -69,19 +70,20 @@ class Outcome:
 
     @property
     def passes(self) -> int:
-        """Gradients of a draw of all coefficients."""
+        """Number of gradients in a draw of all coefficients."""
         return 1 + LEAPFROGS + (SCALE_STEPS if self.law.learns_scale else 0)
 
     def response(self, shard: int, clusters: np.ndarray, slots: np.ndarray) -> kernels.Response:
-        """The outcome of a shard's rows for its sweeps, under coefficients of these clusters, and of others in the
-        first slots of its tail."""
+        """Return the outcome of a shard's rows for its sweeps, under the coefficients of `clusters`, with those of
+        `slots` in the first slots of the shard's tail."""
         a = next(a for s, a in zip(self.shards, self.answers) if s.index == shard)
         law, theta = self.law, self.theta
         of = a.y, a.u, *self._offsets[shard], theta[clusters].T, theta[slots].T, law.nu, law.scale
         return kernels.Response(law.likelihood.code, *of)
 
     def renew(self, response: kernels.Response, first: int, key: Mapping[str, int], sweep: int) -> None:
-        """Draw coefficients that new clusters of a sweep may have, for each row of a shard whose first is `first`."""
+        """Draw proposed coefficients of new clusters in a sweep for each row of a shard. first: number of its first
+        row."""
         law, n = self.law, len(response)
         rows = first + np.arange(n, dtype=np.int64)
         ids = (rows[:, None] * law.n_fresh + np.arange(law.n_fresh))[:, :, None] * law.p + np.arange(law.p)
@@ -90,20 +92,19 @@ class Outcome:
         response.renew(law.mean + law.sd * normals, pick)
 
     def take(self, response: kernels.Response, occupied: np.ndarray) -> None:
-        """Keep the coefficients of the clusters that a tail leaves behind."""
+        """Keep the coefficients of the clusters that remain in a tail."""
         self._new = response.slots(occupied)
 
     # --- between the sweeps -------------------------------------------------------------------------------------------
 
     def follow(self, kept: np.ndarray, n_opened: int, root: int) -> None:
-        """Give the clusters after a cycle their coefficients: the kept ones, then those of the tail, which rank `root`
-        has."""
+        """Set the clusters' coefficients after a cycle: of kept clusters, then of the tail's, held by rank `root`."""
         new = np.ascontiguousarray(self._new.T) if self.comm.rank == root else np.zeros((n_opened, self.law.p))
         self.comm.broadcast(new, root)
         self.theta = np.concatenate([self.theta[kept], new])
 
     def forget(self, n_clusters: int) -> None:
-        """Coefficients without an outcome: the clusters' are at their mean. Not collective."""
+        """Set the clusters' coefficients to their prior mean. Not collective."""
         self.theta = np.tile(self.law.mean, (n_clusters, 1))
 
     def start(self, z: Sequence[np.ndarray], n_clusters: int) -> None:
@@ -143,7 +144,7 @@ class Outcome:
             self.log_likelihood = value - self.law.log_prior(self.theta, self.beta) + self._log_base - rest
 
     def log_joint(self) -> float:
-        """Log density of outcome and coefficients given the labels, on root. Not collective."""
+        """Return the log density of outcome and coefficients given the labels, on root. Not collective."""
         learned = self.law.log_prior_of_scale() if self.law.learns_scale else 0.0
         return self.log_likelihood + self.law.log_prior(self.theta, self.beta) + learned
 
@@ -153,25 +154,25 @@ class Outcome:
         return State(self.law, self.theta, self.beta)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the arrays that a checkpoint and a kept draw have."""
+        """Return the arrays for checkpoints and kept draws."""
         numbers = np.concatenate([self.law.mean, self.law.sd, [self.law.scale]])
         return {"theta": self.theta.copy(), "beta": self.beta.copy(), "law": numbers}
 
     def restore(self, theta: np.ndarray, beta: np.ndarray, law: np.ndarray) -> None:
-        """Take on a state. Not collective."""
+        """Set the state. Not collective."""
         self.theta, self.beta = np.array(theta, np.float64), np.array(beta, np.float64)
         self.law = of_numbers(self.law, law)
 
     # --- Hamiltonian Monte Carlo --------------------------------------------------------------------------------------
 
     def _metric(self, z: Sequence[np.ndarray]) -> Metric | None:
-        """The metric of these labels, on root."""
+        """Return the metric for labels z, on root."""
         sums = self.squares(z, len(self.theta))
         return Metric(self.law, sums) if self.comm.rank == 0 else None
 
     def _value_and_slopes(self, z: Sequence[np.ndarray]) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
-        """Log density of the coefficients given the labels, up to terms of the scale, and its slopes; on root, whose
-        coefficients all ranks take."""
+        """Return the log density of the coefficients given the labels, up to terms of the scale, and its gradient, on
+        root. All ranks take root's coefficients first."""
         law = self.law
         self._share()
         values, of_theta, of_beta = self.slopes(z, self.theta)
@@ -180,8 +181,8 @@ class Outcome:
         return float(values.sum()) + law.log_prior(self.theta, self.beta), (of_theta, of_beta)
 
     def slopes(self, z: Sequence[np.ndarray], theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """On root, of clusters z that have the coefficients theta (K, p), the same on all ranks: log likelihood of each
-        (K,), and its slopes in theta and beta."""
+        """Return each cluster's log likelihood (K,), and the gradient in theta and beta, on root. z: clusters; theta
+        (K, p): their coefficients, the same on all ranks."""
         law, (k, p), d = self.law, theta.shape, len(self.beta)
         of = theta, self.beta, law.nu, law.scale
         code = law.likelihood.code
@@ -190,13 +191,13 @@ class Outcome:
         return sums[:k], sums[k + 1 : k + 1 + k * p].reshape(k, p), sums[k + 1 + k * p :]
 
     def squares(self, z: Sequence[np.ndarray], k: int) -> np.ndarray:
-        """On root, the sums of `kernels.response.squares` over all rows of clusters 0..k-1."""
+        """Return the sums of `kernels.response.squares` over all rows of clusters 0..k-1, on root."""
         q = self.law.p + len(self.beta)
         parts = [kernels.squares(labels, a.y, a.u, a.w, k) for labels, a in zip(z, self.answers)]
         return shard_sum(self.comm, parts, (k, 1 + q * (q + 1) // 2), self.n_shards)
 
     def _share(self) -> None:
-        """Root's coefficients and law on every rank."""
+        """Broadcast root's coefficients and law."""
         if self.comm.size == 1:
             return
         (k, p), law = self.theta.shape, self.law
@@ -207,7 +208,8 @@ class Outcome:
         self.law = of_numbers(law, message[k * p + d :])
 
     def _trajectory(self, z: Sequence[np.ndarray], metric: Metric | None, stream: np.random.Generator) -> float:
-        """One trajectory of coefficients, accepted or not; their log density as in `_value_and_slopes`, on root."""
+        """Run one trajectory of the coefficients, accepted or not; return their log density as in `_value_and_slopes`,
+        on root."""
         root = self.comm.rank == 0
         start = self.theta, self.beta
         value, slopes = self._value_and_slopes(z)
@@ -236,7 +238,7 @@ class Outcome:
         return value
 
     def _walk_scale(self, z: Sequence[np.ndarray], stream: np.random.Generator, value: float) -> float:
-        """Steps of the scale given all coefficients; the log density under it, on root."""
+        """Update the scale by random-walk Metropolis given all coefficients; return the log density, on root."""
         for _ in range(SCALE_STEPS):
             old, size = self.law, 2.4 / math.sqrt(2.0 * self.n + 1.0)
             self.law = replace(old, scale=old.scale * math.exp(size * stream.standard_normal()))

@@ -1,7 +1,6 @@
-"""A regression of an outcome without clusters, for comparison: the mode of its coefficients, and their errors there.
+"""Regression of an outcome without clusters, for comparison: posterior mode of its coefficients, and standard errors.
 
-Coefficients but the intercept have the prior N(0, SD^2), hardly more than what keeps them finite where classes are
-separated.
+All coefficients but the intercept have the prior N(0, SD^2), just enough to keep them finite if classes are separated.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import numpy as np
 
 from mpibayes.hpc.outcome.likelihoods import Likelihood
 
-SD, WIDE = 2.5, 100.0  # of coefficients, and of the intercept
-STEP = 1e-4  # of differences in eta and in the log of the scale
-STEPS, ENOUGH = 50, 1e-6  # of Newton's method, and the gain in nats at which it ends
+SD, WIDE = 2.5, 100.0  # prior sd of coefficients, and of the intercept
+STEP = 1e-4  # step of finite differences in eta and in the log of the scale
+STEPS, ENOUGH = 50, 1e-6  # most Newton steps, and the gain in nats below which they end
 HALVINGS = 20
 PIECE = 16_384  # rows whose products are formed together
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Coefficients (q,) of predictors whose first is 1, and their standard errors; nu, scale: of a number."""
+    """Fitted coefficients (q,), the first of the constant 1, and their standard errors. nu, scale: of a number."""
 
     likelihood: type[Likelihood]
     coefficients: np.ndarray
@@ -32,16 +31,16 @@ class Plain:
     scale: float
 
     def log_density(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """log L of rows, (n,)."""
+        """Return log L of the rows, (n,)."""
         return self.likelihood.log_density(x @ self.coefficients, y, self.nu, self.scale)
 
     def expectations(self, x: np.ndarray) -> np.ndarray:
-        """Mean of each row's outcome, or the probability of its second class, (n,)."""
+        """Return the mean of each row's outcome, or the probability of its second class, (n,)."""
         return self.likelihood.expectation(x @ self.coefficients)
 
 
 def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
-    """x (n, q) float32, whose first column is 1; y (n,), without gaps."""
+    """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing."""
     n, q = x.shape
     precision = np.full(q, SD**-2.0)
     precision[0] = WIDE**-2.0
@@ -79,14 +78,14 @@ def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -
 
 
 def _slopes(of: Callable[[np.ndarray], np.ndarray], eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First differences of log L in eta, and second ones with their sign changed, (n,) each; these are 0 where log L is
-    convex, as that of a t is far from its mode."""
+    """Return the first derivatives of log L in eta and minus the second, (n,) each, by differences. The latter are 0
+    where log L is convex, as for a t far from its mode."""
     below, here, above = of(eta - STEP), of(eta), of(eta + STEP)
     return (above - below) / (2.0 * STEP), np.maximum((2.0 * here - below - above) / STEP**2, 0.0)
 
 
 def _gram(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Sum of w v v' over the rows v of x."""
+    """Return the sum of w v v' over the rows v of x."""
     total = np.zeros((x.shape[1], x.shape[1]))
     for rows in (slice(i, i + PIECE) for i in range(0, len(x), PIECE)):
         piece = x[rows].astype(np.float64)
@@ -95,7 +94,7 @@ def _gram(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _scaled(of: Callable[[float], float], scale: float, best: float) -> tuple[float, float]:
-    """A better scale by a step of Newton's method in its log, and the log density there."""
+    """Improve the scale by a Newton step in its log; return it and the log density there."""
     below, above = of(scale * math.exp(-STEP)), of(scale * math.exp(STEP))
     bend = (2.0 * best - below - above) / STEP**2
     step = (above - below) / (2.0 * STEP) / bend if bend > 0.0 else math.copysign(1.0, above - below)

@@ -1,4 +1,4 @@
-"""Rules between the keys of [outcome] and others, and between them and the table."""
+"""Rules between the keys of [outcome], and between these keys and the table."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
-MOST_LOG = 100  # size of the mean of log odds and log rates, at most
+MOST_LOG = 100  # largest absolute mean of log odds and log rates
 
 
 def likelihood_of(outcome: Outcome, column: Column) -> str:
-    """Name of the likelihood, with "auto" decided by the outcome's column."""
+    """Return the name of the likelihood, with "auto" decided by the outcome's column."""
     if outcome.likelihood != "auto":
         return outcome.likelihood
     if column.kind not in NUMERIC:
@@ -40,7 +40,7 @@ def between_keys(outcome: Outcome, report: Report) -> None:
 
 
 def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
-    """Keys of [outcome] that nothing looks at, each with the setting that makes it so."""
+    """Return the keys of [outcome] that have no effect, each with the setting that disables it."""
     if outcome.column is None:
         return {("outcome", key): "outcome.column is not set" for key in Outcome.model_fields if key != "column"}
     idle = {}
@@ -52,7 +52,7 @@ def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Report an outcome and predictors that the table does not have, or not as they are needed."""
+    """Report an outcome or predictors that the table lacks or that are unsuitable."""
     from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 
     outcome = config.of(Outcome)
@@ -85,7 +85,7 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
 
 
 def _check_values(outcome: Outcome, likelihood: str, report: Report) -> None:
-    """Report values that a likelihood has no use for, and intercepts beyond all odds and rates."""
+    """Report values that have no effect under a likelihood, and intercepts that are implausibly large."""
     for _, name in without_effect(outcome.model_copy(update={"likelihood": likelihood})):
         if getattr(outcome, name) != Outcome.model_fields[name].default:
             report.add(("outcome", name), f"given, but {shown(likelihood)} has no use for it; take it out")
@@ -96,12 +96,12 @@ def _check_values(outcome: Outcome, likelihood: str, report: Report) -> None:
 
 
 def _width(column: Column) -> int:
-    """Coefficients of a predictor."""
+    """Return the number of coefficients of a predictor."""
     return 1 if column.kind in NUMERIC else len(column.levels) - 1
 
 
 def _problem(column: Column | None, name: str, names: list[str]) -> str:
-    """Reason why a column cannot be a predictor; "" if it can."""
+    """Return the reason why a column cannot be a predictor; "" if it can."""
     if column is None:
         return f"the table has no column {shown(name)}; {nearest_column(name, names)}"
     if column.kind == "survival":

@@ -1,4 +1,4 @@
-"""Coefficients of one draw: likelihoods and expectations of outcomes in its clusters, and in a new one."""
+"""Coefficients of one draw: likelihoods and expectations of outcomes in its clusters and in a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpibayes.hpc.outcome.law import Law, of_numbers
 
 @dataclass(frozen=True)
 class State:
-    """theta (K, p) of the clusters, beta (D,), and the law with what was learned."""
+    """Coefficients theta (K, p) of the clusters and global beta (D,), and the law with its learned parameters."""
 
     law: Law
     theta: np.ndarray
@@ -21,19 +21,19 @@ class State:
 
     @classmethod
     def of(cls, law: Law, arrays: Mapping[str, np.ndarray], n_clusters: int) -> State:
-        """Read the arrays of a kept draw, with zeros behind the coefficients of its clusters."""
+        """Read the arrays of a kept draw, whose coefficients are padded with zeros."""
         theta = np.asarray(arrays["theta"], np.float64).reshape(-1, law.p)[:n_clusters]
         return cls(
             of_numbers(law, arrays["law"]), theta, np.asarray(arrays["beta"], np.float64)[: len(law.covariate_sd)]
         )
 
     def eta(self, answers: Answers) -> np.ndarray:
-        """Linear predictor of each row in each cluster, (n, K)."""
+        """Return the linear predictor of each row in each cluster, (n, K)."""
         own = self.theta[:, 0] + answers.u.astype(np.float64) @ self.theta[:, 1:].T
         return own + (answers.w.astype(np.float64) @ self.beta)[:, None]
 
     def log_likelihoods(self, answers: Answers) -> np.ndarray:
-        """log L of each row in each cluster, and last in a new one, (n, K + 1); 0 where the outcome is missing."""
+        """Return log L of each row in each cluster and, last, a new one, (n, K + 1); 0 where the outcome is missing."""
         out = np.zeros((len(answers.y), len(self.theta) + 1))
         known = np.flatnonzero(~np.isnan(answers.y))
         of = answers.take(known)
@@ -42,13 +42,13 @@ class State:
         return out
 
     def log_density(self, terms: np.ndarray, answers: Answers) -> np.ndarray:
-        """Log density of cells and outcome of each row, (n,). terms (n, K + 1): log p(x, k) of the cells, which are
+        """Return the log density of each row's cells and outcome, (n,). terms (n, K + 1): log p(x, k) of the cells,
         overwritten."""
         terms += self.log_likelihoods(answers)
         return np.logaddexp.reduce(terms, axis=1)
 
     def expectations(self, answers: Answers) -> np.ndarray:
-        """Mean of the outcome, or probability of its second class, in each cluster and a new one, (n, K + 1)."""
+        """Return the outcome's mean, or probability of the second class, by cluster and in a new one, (n, K + 1)."""
         new = self.law.likelihood.average_expectations(*self._of_new(answers))
         return np.column_stack([self.law.likelihood.expectation(self.eta(answers)), new])
 
@@ -56,7 +56,7 @@ class State:
         return self.law.likelihood.log_density(eta, y, self.law.nu, self.law.scale)
 
     def _of_new(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of eta in a new cluster, (n,) each."""
+        """Return the mean and standard deviation of eta in a new cluster, (n,) each."""
         v = np.column_stack([np.ones(len(answers.y)), answers.u.astype(np.float64)])
         at, spread = v @ self.law.mean, np.sqrt(v**2 @ self.law.sd**2)
         return at + answers.w.astype(np.float64) @ self.beta, spread

@@ -1,5 +1,5 @@
-"""Ranges of several columns in lines, beside values of others: their probability in a cluster, where the columns of a
-tree are a multivariate normal, and draws within them (docs/math.md 2.12)."""
+"""Ranges of several columns in lines, alongside known values of other columns: probability in each cluster, where the
+columns of a tree are multivariate normal, and draws within the ranges (docs/math.md 2.12)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ IN_BOXES = 2**31 + 3  # sub-stream
 
 @dataclass(frozen=True)
 class Boxes:
-    """Ranges of columns `of` (R,), from low to high (n, R), infinite where nothing is known; x (n, D): values, NaN
-    where they are not known."""
+    """Ranges of the columns `of` (R,), from low to high (n, R), infinite where nothing is known; x (n, D): known
+    values, NaN elsewhere."""
 
     of: Sequence[int]
     x: np.ndarray
@@ -30,8 +30,8 @@ class Boxes:
     def _in_clusters(
         self, law: Normals, of: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray, int, np.ndarray, np.ndarray]]:
-        """Yield (rows, which, cluster, mean, covariance) of some columns given the values: in each cluster the means
-        (m, R) of the different rows, the number of each row among these, and their covariance."""
+        """Yield (rows, which, cluster, mean, covariance) of the columns `of` given the values. mean: (m, R), one for
+        each distinct row of values and ranges; which: each row's index into mean."""
         of = np.array(of, np.intp)
         for seen, at in patterns_of(self.x):
             parts = [self.x[at][:, seen], self.low[at], self.high[at]]
@@ -49,8 +49,8 @@ class Boxes:
         return out
 
     def averaged(self, law: Normals, member: int, low: np.ndarray, high: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Average the probabilities of intervals of one more column given all this over clusters, weighted by (n,
-        K + 1): (n, U)."""
+        """Average over clusters, with weights (n, K + 1), the probabilities of intervals of column `member` given the
+        values and ranges, (n, U)."""
         out = np.zeros((len(weight), len(low)))
         for at, which, k, mean, matrix in self._in_clusters(law, [*self.of, member]):
             here = at[_first(which)]
@@ -68,7 +68,7 @@ class Boxes:
     def drawn(
         self, law: Normals, number: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> np.ndarray:
-        """Values and draws within the ranges given the rows' clusters, (n, D), NaN elsewhere."""
+        """Return the known values and draws within the ranges given the rows' clusters, (n, D), NaN elsewhere."""
         x, uniforms = self.x.copy(), replace(stream, sub=IN_BOXES)
         u = np.column_stack([inside(uniforms.uniforms(number[m] << 32 | ids)) for m in self.of])
         for at, which, k, mean, matrix in self._in_clusters(law, self.of):
@@ -82,5 +82,5 @@ class Boxes:
 
 
 def _first(which: np.ndarray) -> np.ndarray:
-    """The first row of each of the different ones."""
+    """Return the first occurrence of each distinct value."""
     return np.unique(which, return_index=True)[1]

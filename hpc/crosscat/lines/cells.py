@@ -1,10 +1,10 @@
-"""Cells of columns in lines: the probability that all of a row's are what was recorded, draws within them, and the
-distribution of one more column (docs/math.md 2.12).
+"""Cells of columns in lines: probability of all of a row's recorded cells, draws within them, and the distribution of
+one more column (docs/math.md 2.12).
 
-In a cluster a column is normal given its neighbour in the tree, so that an integral over all cells is one over each of
-them, from the leaves to the root. Gauss and Legendre's nodes in a cell are as many as it is wide in deviations given
-the others, so that a row and a cluster decide on them alone; a column that nobody knows between others has the
-trapezoidal rule. Cells that are narrow in a cluster are its density times their width.
+In a cluster a column is normal given its neighbour in the tree, so an integral over all cells factors into one per
+cell, taken from the leaves to the root. A cell gets more Gauss-Legendre nodes the wider it is in conditional standard
+deviations, so their number depends on the row and the cluster alone; an unknown column between known ones is summed
+out by the trapezoidal rule. The probability of a cell that is narrow in a cluster is density times width.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mpibayes.hpc.crosscat.blocks import LEAST, patterns_of
 from mpibayes.hpc.crosscat.normals import LOG_2PI, Normals
 from mpibayes.hpc.links.forest import ROOT
 
-PANEL = 3.0  # the width of an event's panels, of 6 nodes
-LEAST_NOISE = 1.0 / 60.0  # of a column given its neighbour, in units of their cells
-TAIL, MOST_TAIL = 0.25, 10.0  # a cell at z deviations varies as one that is TAIL z times as wide, counted up to this
-REACH = 6.5  # deviations of an unknown column that are summed over; of an event half as many again
-AT_ONCE = 1_000_000  # numbers of a message
+PANEL = 3.0  # width of an event's panels, of 6 nodes each
+LEAST_NOISE = 1.0 / 60.0  # least deviation of a column given its neighbour, in units of their cells
+TAIL, MOST_TAIL = 0.25, 10.0  # a cell at z deviations varies like one TAIL z times as wide, up to MOST_TAIL
+REACH = 6.5  # deviations of an unknown column that are summed over; 1.5 times as many for an event
+AT_ONCE = 1_000_000  # numbers in a message
 
 
 def spanned(above: Sequence[int], needed: set[int], root: int) -> list[tuple[int, int]]:
-    """The columns on the ways between those needed, each behind the one by which it is reached from the root, itself
-    reached from ROOT."""
+    """Return the columns of the subtree that spans `needed`, as (column, the column it is reached from), starting at
+    the root, which is reached from ROOT."""
     near: dict[int, set[int]] = {c: set() for c in range(len(above))}
     for c, parent in enumerate(above):
         if parent != ROOT:
@@ -39,18 +39,18 @@ def spanned(above: Sequence[int], needed: set[int], root: int) -> list[tuple[int
     while bare := {c for c in left - needed if len(near[c] & left) <= 1}:
         left -= bare
     order = [(root, ROOT)]
-    for c, parent in order:  # which grows
+    for c, parent in order:  # the list grows as it is read
         order += [(d, c) for d in sorted(near[c] & left) if d != parent]
     return order
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Known cells of the columns of a tree, on the model's scale. law: of its columns in the clusters. above: the
-    place of each column's parent, or ROOT.
+    """Known cells of the columns of a tree, on the model's scale. law: distribution of the columns in each cluster.
+    above: index of each column's parent, or ROOT.
 
-    x (n, D): values, NaN where there are none; log_width (n, D): logarithms of the cells' widths there, or what makes
-    a density one of recorded numbers; low, high (n, D): ends of the cells, equal where there is none."""
+    x (n, D): values, NaN where unknown; log_width (n, D): log widths of the cells, or the log Jacobian that makes the
+    density one of recorded numbers; low, high (n, D): ends of the cells, equal where there is no cell."""
 
     law: Normals
     above: Sequence[int]
@@ -60,13 +60,13 @@ class Cells:
     high: np.ndarray
 
     def nodes(self, rows: np.ndarray, c: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of a column of some rows, and logarithms of their weights: n of each cell, (m, n), or its middle."""
+        """Return a column's nodes in the given rows and their log weights: n per cell, (m, n), or the middle alone."""
         if n == 1 or not (self.high > self.low)[rows, c].any():
             return self.x[rows, c][:, None], self.log_width[rows, c][:, None]
         return nodes_in(self.low[rows, c], self.high[rows, c], n)
 
     def log_p(self) -> np.ndarray:
-        """Log probability in every cluster, (n, K)."""
+        """Return the log probability of the cells in every cluster, (n, K)."""
         total = np.zeros((len(self.x), len(self.law.nu)))
         for seen, at in patterns_of(self.x):
             if len(seen):
@@ -76,13 +76,13 @@ class Cells:
         return total
 
     def _put_coarse(self, total: np.ndarray, seen: np.ndarray, at: np.ndarray) -> None:
-        """Put the probabilities of cells that are not narrow into the total."""
+        """Replace the entries of `total` for rows and clusters with wide cells."""
         for pairs in self._groups(seen, at, int(seen[0])):
             total[pairs.rows, pairs.k] = pairs.in_pieces(Pairs.total)
 
     def drawn(self, cluster: np.ndarray, uniforms: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-        """The values, with draws from their cells given the row's cluster where these are not narrow, (n, D).
-        uniforms(column, rows): a number inside (0, 1) for each."""
+        """Return the values, (n, D), with draws from within wide cells given each row's cluster.
+        uniforms(column, rows): one number inside (0, 1) per row."""
         x = self.x.copy()
         for seen, at in patterns_of(self.x):
             for pairs in self._groups(seen, at, int(seen[0])) if len(seen) else ():
@@ -96,8 +96,9 @@ class Cells:
     def averaged(
         self, member: int, low: np.ndarray, high: np.ndarray, weight: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of intervals of one more column, from low to high (U,), densities where these are equal, summed
-        over clusters with weights (n, K): (n, U), of the clusters in which not all cells are narrow, a mask (n, K)."""
+        """Sum over clusters, with weights (n, K), the probabilities of intervals of column `member` from low to high
+        (U,), densities where these are equal. Counts only clusters with wide cells; returns the sums (n, U) and the
+        mask (n, K) of those clusters."""
         out, coarse = np.zeros((len(weight), len(low))), np.zeros(weight.shape, bool)
         for seen, at in patterns_of(self.x):
             for pairs in self._groups(seen, at, member) if len(seen) else ():
@@ -107,7 +108,7 @@ class Cells:
         return out, coarse
 
     def _groups(self, seen: np.ndarray, at: np.ndarray, root: int) -> Iterator[Pairs]:
-        """Rows with clusters in which their cells are not narrow, by the number of their nodes."""
+        """Yield the pairs of row and cluster with wide cells, grouped by their numbers of nodes."""
         step = {c: self.high[at, c] - self.low[at, c] for c in seen.tolist()}
         if not any(h.any() for h in step.values()):
             return
@@ -139,8 +140,8 @@ class Cells:
     def _unknown(
         self, c: int, seen: np.ndarray, at: np.ndarray, step: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean and deviation of a column given the middles of the cells, and how far the mean moves within these,
-        (n, K) each."""
+        """Return the mean and deviation of a column given the middles of the cells, and how far the mean moves within
+        the cells, (n, K) each."""
         mean, scale, _ = self.law.single(self.x[at][:, seen], seen, c)
         m, i = self.law.matrix, np.arange(len(seen))
         of = m[:, seen[:, None], seen]
@@ -151,9 +152,9 @@ class Cells:
 
 
 class Edges:
-    """Columns of a tree in every cluster, given the column by which each is reached from the root. spread: width of
-    the cells, or of where nodes are, (n, 1) or (n, K). variance: given that column, (n, K) or (1, K), and never so
-    small that nodes would miss what is within it."""
+    """Regression of each column of a tree on the column it is reached from, in every cluster. spread: width of the
+    cells, or of the range of nodes, (n, 1) or (n, K). variance: residual variance, (n, K) or (1, K), with a floor
+    below which the nodes would miss the peak."""
 
     def __init__(self, law: Normals, order: Sequence[tuple[int, int]], spread: dict[int, np.ndarray]):
         self.law, self.order, self.parent, m = law, order, dict(order), law.matrix
@@ -172,24 +173,25 @@ class Edges:
         return [d for d, parent in self.order if parent == c]
 
     def precision(self, c: int) -> np.ndarray:
-        """1 / the variance of a column given its neighbours, (n, K) or (1, K)."""
+        """Return 1 / the variance of a column given its neighbours, (n, K) or (1, K)."""
         return sum((self.slope[d] ** 2 / self.variance[d] for d in self.below(c)), 1.0 / self.variance[c])
 
     def residual(self, c: int, x: dict[int, np.ndarray]) -> np.ndarray:
-        """A column's distance from where its neighbour has it, (n, K), from values (n, K) or (n, 1)."""
+        """Return a column's distance from its mean given its neighbour, (n, K), from values (n, K) or (n, 1)."""
         off, parent = x[c] - self.law.location[:, c], self.parent[c]
         return off if parent == ROOT else off - self.slope[c] * (x[parent] - self.law.location[:, parent])
 
     def pull(self, c: int, x: dict[int, np.ndarray]) -> np.ndarray:
-        """Slope of the log density along a column, (n, K)."""
+        """Return the derivative of the log density with respect to a column's value, (n, K)."""
         each = (self.slope[d] * self.residual(d, x) / self.variance[d] for d in self.below(c))
         return sum(each, -self.residual(c, x) / self.variance[c])
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows (P,), at these places in `edges`, with clusters k (P,). node_counts: of the cells of columns. middle, half:
-    where unknown columns are summed over, the second in units of their deviations given their neighbours."""
+    """Pairs of rows (P,) and clusters k (P,). place: index of each row in `edges`. node_counts: nodes per cell, by
+    column. middle, half: center and half-width of the range over which an unknown column is summed, the half-width in
+    deviations given its neighbours."""
 
     of: Cells
     edges: Edges
@@ -213,13 +215,14 @@ class Pairs:
         return (self.take(self.k == k) for k in np.unique(self.k))
 
     def in_pieces(self, answer: Callable[[Pairs], np.ndarray], first: int = 0) -> np.ndarray:
-        """Answers of the pairs, so many at once that messages take little memory. first: nodes of the root."""
+        """Return the pairs' answers, worked out in pieces small enough for messages to fit in memory. first: least
+        number of nodes to allow for at the root."""
         n = [self.node_counts.get(c, 0) or int(2 * self.half.get(c, 0.5)) + 1 for c, _ in self.order]
         step = max(1, AT_ONCE // (max(*n, first) * max(n)))
         return np.concatenate([answer(self.take(slice(i, i + step))) for i in range(0, len(self.rows), step)])
 
     def _of(self, a: np.ndarray) -> np.ndarray:
-        """Entries of an array (n, K) or (1, K) for the pairs."""
+        """Return the entries of an array (n, K) or (1, K) for the pairs."""
         return a[self.place if len(a) > 1 else 0, self.k]
 
     @cached_property
@@ -229,7 +232,7 @@ class Pairs:
 
     @cached_property
     def nodes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Values of each column, and logarithms of their weights, (P, Q) each."""
+        """Nodes of each column and their log weights, (P, Q) each."""
         result = {}
         for c, n in self.node_counts.items():
             result[c] = self.of.nodes(self.rows, c, n)
@@ -239,8 +242,8 @@ class Pairs:
         return result
 
     def density(self, c: int, x: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-        """Log density of a column's values x (P, Q) given those of its neighbour u (P, U): (P, U, Q); of the root
-        without one, (P, Q)."""
+        """Return the log density of a column's values x (P, Q) given its neighbour's values u (P, U), (P, U, Q); with
+        u None, the root's marginal, (P, Q)."""
         location, variance = self.of.law.location[self.k], self._of(self.edges.variance[c])
         off = x - location[:, [c]]
         if u is None:
@@ -250,25 +253,26 @@ class Pairs:
         return -0.5 * (off * off / variance[:, None, None] + np.log(variance)[:, None, None] + LOG_2PI)
 
     def inner(self, c: int) -> np.ndarray:
-        """Log weights of a column's nodes with all that is known below it, (P, Q)."""
+        """Return the log weights of a column's nodes times the probability of the cells below it, (P, Q)."""
         x, log_weight = self.nodes[c]
         return log_weight + self.below(c, x)
 
     def below(self, c: int, x: np.ndarray) -> np.ndarray:
-        """Log probability of what is known below a column at its values x (P, Q)."""
+        """Return the log probability of the cells below a column given its values x (P, Q)."""
         return sum((self.up(d, x) for d in self.edges.below(c)), np.zeros((len(x), 1)))
 
     def up(self, c: int, u: np.ndarray) -> np.ndarray:
-        """Log probability of what is known of a column and below it given its neighbour's values u (P, U), (P, U)."""
+        """Return the log probability of the cells of a column and below it given its neighbour's values u (P, U)."""
         return log_sum(self.density(c, self.nodes[c][0], u) + self.inner(c)[:, None, :])
 
     def total(self) -> np.ndarray:
-        """Log probability of all that is known, (P,)."""
+        """Return the log probability of all known cells, (P,)."""
         root = self.order[0][0]
         return log_sum(self.density(root, self.nodes[root][0], None) + self.inner(root))
 
     def drawn(self, u: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """A node of each column, drawn given all that is known, (P,). u: a uniform number for each, as in `order`."""
+        """Draw a node of each column given all known cells, (P,) by column. u: uniform numbers (P,) for each column, in
+        the sequence of `order`."""
         x: dict[int, np.ndarray] = {}
         for (c, parent), number in zip(self.order, u):
             values = self.nodes[c][0]
@@ -280,12 +284,12 @@ class Pairs:
         return x
 
     def events(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Probabilities of intervals (U,) of the root, of which nothing is known, given all that is, (P, U): of pairs
-        of one cluster, by panels of 6 nodes."""
+        """Return the probabilities of intervals (U,) of the unknown root given all known cells, (P, U), by panels of
+        6 nodes. All pairs must have the same cluster."""
         if not len(self.rows):
             return np.zeros((0, len(low)))
         root, x, w = self.order[0][0], *np.polynomial.legendre.leggauss(6)
-        half, bare = 1.5 * self.half[root], Edges(self.of.law, self.order, {})  # of which all rows have the same
+        half, bare = 1.5 * self.half[root], Edges(self.of.law, self.order, {})  # the same for all rows
         pitch = 1.0 / np.sqrt(bare.precision(root)[0, self.k[0]])
         panels = np.maximum(np.ceil(np.minimum((high - low) / pitch, 2.0 * half) / PANEL), 1).astype(np.intp)
         event = np.repeat(np.arange(len(low)), panels)

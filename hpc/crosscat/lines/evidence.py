@@ -1,5 +1,5 @@
-"""Evidence of the links of numbers given labels: on each other in lines, from moments in clusters, and on columns with
-levels, from statistics in contexts and clusters."""
+"""Evidence for links of numeric columns given labels: links in lines between numbers, from moments in clusters, and
+links on columns with levels, from statistics in contexts and clusters."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def number_evidence(
     comm: Communicator, coding: Coding, priors: Mapping[str, Mapping], plain: Components, hyper: Hyper,
     labelled: Labelled, k: int, n_shards: int,
 ) -> Numbers:  # fmt: skip
-    """The columns of `coding.leaning`. plain: the components without links, under these priors, and their
-    hyperparameters. labelled: rows without links, and labels 0..k-1, negative where they do not count, of each of this
-    rank's shards. Collective; the same on any number of ranks."""
+    """Return the evidence for links of the columns of `coding.leaning`. plain, hyper: components without links, under
+    `priors`, and their hyperparameters. labelled: rows without links and labels 0..k-1, negative where rows do not
+    count, for each of this rank's shards. Collective; the same on any number of ranks."""
     of_column, columns = plain.by_column(hyper), [coding.plain[c] for c in coding.lines]
     in_lines = np.array([of_column[column.name] for column in columns]).reshape(-1, 4)
     moments = line_moments(comm, columns, labelled, k if columns else 0, n_shards)
@@ -40,7 +40,7 @@ def number_evidence(
 def child_evidence(
     comm: Communicator, coding: Coding, plain: Components, hyper: Hyper, labelled: Labelled, k: int, n_shards: int
 ) -> Children:
-    """The columns of `coding.children`; as `number_evidence`."""
+    """Return the evidence for links of the columns of `coding.children`; arguments as in `number_evidence`."""
     columns, parents = [coding.plain[c] for c in coding.children], plain.categorical.columns
     place = {column.name: c for c, column in enumerate(coding.plain)}
 
@@ -63,7 +63,7 @@ def _cells(
     comm: Communicator, columns: Sequence[Column], labelled: Labelled, groups: Sequence[np.ndarray], n: int,
     n_shards: int,
 ) -> Cells:  # fmt: skip
-    """Statistics of columns of numbers in n groups of the rows, negative where they do not count. Collective."""
+    """Return statistics of numeric columns in n groups of rows; rows with a negative group do not count. Collective."""
     at = {block: [column.index for column in columns if column.block == block] for block in NUMBERS}
     chosen = [replace(column, index=at[column.block].index(column.index)) for column in columns]
     rows = [

@@ -1,10 +1,10 @@
-"""Missing cells of numbers that may lean on each other in lines: part of a chain's state, drawn given the labels
+"""Missing cells of numbers that may depend on each other in lines: part of a chain's state, drawn given the labels
 (docs/math.md 2.14).
 
-They have values at all times, whichever column leans on which. In each cycle parameters are drawn given labels and
-cells, and then a row's missing cells given these and its other cells, all at once: what the cells below say of one is
-passed up the tree, and cells are drawn from the root on. With the cells a row's label is drawn: a cell that lies where
-it was drawn in one cluster would hold its row there.
+Missing cells always have values, whichever column depends on which. In each cycle parameters are drawn given labels and
+cells, and then a row's missing cells jointly, given the parameters and its other cells: likelihoods are passed up the
+tree, and cells are drawn from the root down. The row's label is drawn together with its cells: a cell drawn in one
+cluster would otherwise hold its row there.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
-AT_ONCE = 1 << 18  # cells that are held together
-SWEEP, WEIGHTS = 1 << 20, 1 << 32  # beyond the numbers of a cycle's sweeps, and of streams of columns
+AT_ONCE = 1 << 18  # cells held in memory together
+SWEEP, WEIGHTS = 1 << 20, 1 << 32  # beyond the numbers of a cycle's sweeps, and of the columns' streams
 LOG_2PI, TINY = float(np.log(2.0 * np.pi)), 1e-300
 
 
 def lacking(columns: Sequence[Column]) -> list[Column]:
-    """The columns whose missing cells are part of the state."""
+    """Return the columns whose missing cells are part of the state."""
     return [column for column in columns if column.line and column.n_missing]
 
 
 @dataclass(frozen=True)
 class Holes:
-    """Missing cells of some columns: rows that lack one, ascending, and which each of them lacks, bool (rows,
-    columns)."""
+    """Missing cells of a set of columns: rows with a missing cell, ascending, and the mask of the cells they lack, bool
+    (rows, columns)."""
 
     rows: np.ndarray
     lacks: np.ndarray
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: Rows) -> Holes:
-        """columns: real ones, plain, as `rows` has them."""
+        """Find the missing cells of real columns, plain, as `rows` has them."""
         lacks = np.isnan(rows.reals[:, [column.index for column in columns]])
         at = np.flatnonzero(lacks.any(axis=1))
         return cls(at, lacks[at])
 
     def of_column(self, j: int) -> np.ndarray:
-        """The rows that lack the cell of a column."""
+        """Return the rows that lack the cell of column j."""
         return self.rows[self.lacks[:, j]]
 
 
 class LineGaps:
-    """The missing cells of some shards. columns: all, plain, as `rows` has them, of each shard."""
+    """Missing cells of a rank's shards. rows: plain rows of each shard. columns: all columns of `rows`."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Rows]):
         self.columns = lacking(columns)
@@ -65,29 +65,29 @@ class LineGaps:
         self.holes = [Holes.of(self.columns, part) for part in rows]
 
     def start(self, shard: int, rows: Rows, first: int, key: Mapping[str, int]) -> None:
-        """Give the missing cells of a shard's plain rows values at random. first: the number of its first row."""
+        """Draw initial values for the missing cells of a shard's plain rows. first: number of its first row."""
         for j, column in enumerate(self.columns):
             at = self.holes[shard].of_column(j)
             z = Stream(purpose=Purpose.FIRST_NUMBERS, sub=self._number[column.name], **key).normals(first + at)
             rows.reals[at, column.index] = column.center + column.scale * z
 
     def within(self, coding: Coding) -> list[tuple[int, int]]:
-        """Number among `columns`, and place in a coding, of each of the columns that the coding has."""
+        """Return (index in `columns`, index in the coding) for each column that the coding has."""
         place = {column.name: c for c, column in enumerate(coding.plain)}
         return [(j, place[column.name]) for j, column in enumerate(self.columns) if column.name in place]
 
     def values(self, shard: int, coding: Coding, rows: Rows) -> dict[int, np.ndarray]:
-        """Values of a shard's missing cells, in coded rows, by the number of the column."""
+        """Return the values of a shard's missing cells in coded rows, by index in `columns`."""
         holes = self.holes[shard]
         return {j: _cells(coding, rows, c)[holes.of_column(j)] for j, c in self.within(coding)}
 
     def put(self, shard: int, coding: Coding, rows: Rows, values: Mapping[int, np.ndarray]) -> None:
-        """The inverse of `values`, in place."""
+        """Write `values` into a shard's coded rows, in place."""
         for j, c in self.within(coding):
             _put(coding, rows, c, self.holes[shard].of_column(j), values[j])
 
     def blanked(self, shard: int, columns: Sequence[Column], rows: Rows) -> Rows:
-        """A copy of a shard's rows, coded, without these cells; columns: as the rows have them."""
+        """Return a copy of a shard's coded rows with these cells set to NaN. columns: the columns of `rows`."""
         place = {column.name: column for column in columns}
         held = [(j, place[column.name]) for j, column in enumerate(self.columns) if column.name in place]
         rows = replace(rows, **{block: getattr(rows, block).copy() for block in {column.block for _, column in held}})
@@ -100,14 +100,14 @@ class LineGaps:
         self, comm: Communicator, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
     ) -> list[np.ndarray]:  # fmt: skip
-        """Draw the missing cells of a view anew, in coded rows, with the labels of the rows that lack some. Idle rows
-        keep theirs. Returns the labels of each shard. Collective.
+        """Redraw the missing cells of a view, in coded rows, with the labels of the rows that have missing cells. Idle
+        rows keep their cells and labels. Returns the labels of each shard. Collective.
 
-        Rows leave and enter only clusters that have a row without missing cells: these do not move, so that no cluster
-        is emptied, which no move could undo.
+        Rows leave and enter only clusters that have a complete row: complete rows do not move, so no cluster is
+        emptied, which no move could undo.
 
-        statistics: of the clusters given the present cells. labelled: rows and labels of each shard. first: the number
-        of each shard's first row.
+        statistics: of the clusters given the present cells. labelled: rows and labels of each shard. first: number of
+        each shard's first row.
         """
         within, result = self.within(coding), [z for _, z in labelled]
         if not within:
@@ -138,7 +138,7 @@ class LineGaps:
         return result
 
     def _moving(self, comm: Communicator, columns: Sequence[int], labelled, k: int) -> np.ndarray:
-        """Rows of each cluster that lack a cell of some columns, over all shards, (K,). Collective."""
+        """Count each cluster's rows that lack a cell of `columns`, over all shards, (K,). Collective."""
         total = np.zeros(k, np.int64)
         for holes, (_, z) in zip(self.holes, labelled):
             labels = z[holes.rows[holes.lacks[:, columns].any(axis=1)]]
@@ -157,7 +157,7 @@ class LineGaps:
 
 
 class Others:
-    """Columns that are in no line, by weights and parameters of all clusters, drawn given their rows."""
+    """Columns outside lines, with weights and parameters of all clusters drawn given their rows."""
 
     def __init__(
         self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding, key: Mapping[str, int]
@@ -171,7 +171,7 @@ class Others:
         self._coding, self._key = coding, key
 
     def labels(self, rows: Rows, z: np.ndarray, first: int) -> np.ndarray:
-        """Draw labels of coded rows by these columns alone, (n,) int32. first: number of the first row."""
+        """Draw labels of coded rows given these columns alone, (n,) int32. first: number of the first row."""
         for c, column in enumerate(self._coding.plain):
             if column.line:
                 coded = self._coding.columns[c]
@@ -183,9 +183,9 @@ class Others:
 
 @dataclass
 class Tree:
-    """Cells of columns that may be in lines, of n rows. By the place of a column, parents first: cells x (n,), and in
-    which rows they are missing. Lines are, by that place, middle, slope and variance of each row's (n,): x = middle +
-    slope (parent's cell - its center) + noise."""
+    """Cells of n rows in columns that may be in lines. By index of the column, parents first: cells x (n,) and masks
+    `lacks` (n,) of missing cells. Lines, by the same index, are each row's middle, slope and variance (n,): x = middle
+    + slope (parent's cell - its center) + noise."""
 
     coding: Coding
     x: Mapping[int, np.ndarray]
@@ -194,8 +194,8 @@ class Tree:
     def passed_up(
         self, lines: Mapping[int, Sequence[np.ndarray]]
     ) -> tuple[np.ndarray, dict[int, np.ndarray], dict[int, np.ndarray]]:
-        """Log density of the cells that are there, (n,), and what the cells below say of a cell, by its place: shift h
-        and precision p, its density times exp(h x - p x^2 / 2) for x about the column's center."""
+        """Return the log density of the observed cells, (n,), and the likelihood of a missing cell from the cells below
+        it, by column: shift h and precision p of the factor exp(h x - p x^2 / 2), x relative to the column's center."""
         center = {c: self.coding.plain[c].center for c in self.x}
         total = np.zeros(len(next(iter(self.x.values()))))
         shift, precision = ({c: np.zeros(len(total)) for c in self.lacks} for _ in range(2))
@@ -226,7 +226,7 @@ class Tree:
     def drawn(
         self, lines: Mapping[int, Sequence[np.ndarray]], noise: Mapping[int, np.ndarray]
     ) -> dict[int, np.ndarray]:
-        """Cells of the columns that lack some, drawn jointly where they are missing, by standard normal `noise`."""
+        """Return the cells of columns with missing cells, these drawn jointly from standard normal `noise`."""
         x, (_, shift, precision) = dict(self.x), self.passed_up(lines)
         for c in (c for c in x if c in self.lacks):
             (mean, slope, variance), parent = lines[c], int(self.coding.parents[c])
@@ -240,12 +240,12 @@ class Tree:
 
 
 def _cells(coding: Coding, rows: Rows, c: int) -> np.ndarray:
-    """The cells of a column, by its place, in coded rows."""
+    """Return the cells of column c in coded rows."""
     return number_in(rows, coding.columns[c])
 
 
 def _context(coding: Coding, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
-    """Context in some coded rows of a column that leans on one with levels, 0 of others."""
+    """Return the contexts of column c in coded rows `at`; 0 if its parent has no levels."""
     if c not in coding.in_contexts:
         return np.zeros(len(at), np.intp)
     parent = int(coding.parents[c])
@@ -255,7 +255,7 @@ def _context(coding: Coding, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
 
 
 def _put(coding: Coding, rows: Rows, c: int, at: np.ndarray, x: np.ndarray) -> None:
-    """Give a column values in some coded rows, there and before the columns that lean on it."""
+    """Write values of column c into coded rows `at`, and into the copies kept by columns that depend on it."""
     column = coding.columns[c]
     getattr(rows, column.block)[at, column.index + _context(coding, rows, c, at)] = x
     for child in coding.in_lines:

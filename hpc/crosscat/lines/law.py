@@ -1,8 +1,8 @@
-"""Real columns that lean on each other in lines, as questions see them: given a cluster's parameters the columns of a
-tree are a multivariate normal (docs/math.md 1.10, 2.12).
+"""Law for queries of real columns that depend on each other in lines: given a cluster's parameters the columns of a
+tree are multivariate normal (docs/math.md 1.10, 2.12).
 
-With parameters integrated out a cell that nobody knows could not be summed out in closed form. So parameters are drawn,
-given the rows, once for each kept draw: answers are averages over draws, which these are a part of.
+With parameters integrated out, an unknown cell could not be summed out in closed form. So parameters are drawn, given
+the rows, once per kept draw: answers average over kept draws, and hence over these parameters.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
 
-CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which there is no probability
-MOST_RANGES = 4  # of one tree: each adds a dimension to an integral
-COARSE = 0.05  # width of a cell in deviations from which on it counts as a range beside ranges
+CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which the probability is 0
+MOST_RANGES = 4  # per tree: each adds a dimension to an integral
+COARSE = 0.05  # width in deviations above which a cell is treated as a range if there are ranges
 
 
 def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-    """Probabilities of rectangles under standard normal pairs of correlations rho (K,): x (2, U, K) and y (2, V, K) are
-    first and last values; (U, V, K)."""
+    """Return the probabilities of rectangles under standard normal pairs of correlations rho (K,), (U, V, K). x (2, U,
+    K) and y (2, V, K): first and last values."""
     below = _below(x[:, :, None, None], y[None, None], rho)  # (2, U, 2, V, K)
     return np.maximum(below[1, :, 1] - below[0, :, 1] - below[1, :, 0] + below[0, :, 0], 0.0)
 
 
 def _below(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
-    """Probability that a standard normal pair is below (h, k), by Owen's function (Owen 1956); arguments broadcast."""
+    """Return the probability that a standard normal pair is below (h, k), by Owen's T (Owen 1956); arguments
+    broadcast."""
     from scipy.special import ndtr, owens_t  # slow to import
 
     rho = np.clip(rho, -CLOSE, CLOSE)
@@ -57,8 +58,8 @@ def _below(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LineLaw(BlockLaw):
-    """columns: of the tree, as plain rows have them, in the order of `names`, parents first. number: by which the draws
-    of each column's cells are named. above: the place of each column's parent, or ROOT."""
+    """Law of one tree of lines. columns: of the tree, as in plain rows, in the order of `names`, parents first.
+    number: names each column's random streams. above: index of each column's parent, or ROOT."""
 
     law: Normals
     columns: Sequence[Column]
@@ -66,7 +67,7 @@ class LineLaw(BlockLaw):
     above: Sequence[int]
 
     def cells(self, known: Known) -> Cells:
-        """The values that are known, on the model's scale; none where a range is."""
+        """Return the known cells on the model's scale, leaving out columns with ranges."""
         shape = known.n_rows, len(self.names)
         x, log_width, low, high = (np.full(shape, of) for of in (np.nan, 0.0, 0.0, 0.0))
         ranged = self._ranged(known)
@@ -91,8 +92,8 @@ class LineLaw(BlockLaw):
         return Cells(self.law, self.above, x, log_width, low, high)
 
     def _informative(self, known: Known) -> Known:
-        """Return what is known of these columns, without events that any number is: cells of which the logarithm has no
-        value are no ranges that values of other rows would have to be taken as."""
+        """Return what is known of these columns, without events that include every number: a log column's cell without
+        a logarithm is such an event, and would otherwise make other rows' values count as ranges."""
         of = {}
         for name, (events, which) in known.only(self.names).of.items():
             says = np.isfinite(events.low) | np.isfinite(events.high)
@@ -104,7 +105,7 @@ class LineLaw(BlockLaw):
         return Known(known.n_rows, of)
 
     def _ranged(self, known: Known) -> list[str]:
-        """Columns of which a range is known, parents first, and beside them those with the coarsest cells."""
+        """Return the columns with a known range, and with them the columns with the coarsest cells, parents first."""
         mine = {name: events for name, (events, _) in known.of.items() if name in self.names and len(events)}
         names = [name for name, events in mine.items() if ranges(events).any()]
         if names:
@@ -114,13 +115,14 @@ class LineLaw(BlockLaw):
         return sorted(names, key=self.names.index)
 
     def _width(self, events: Events) -> float:
-        """Median over the clusters of the width of a column's cells in deviations given all others."""
+        """Return the median width of a column's cells, in deviations given all other columns."""
         m, (low, high) = self.names.index(events.column.name), self._coordinates(events)
         precision = np.linalg.pinv(self.law.matrix, hermitian=True)[:, m, m]
         return float(np.median(high - low) * np.sqrt(np.median(precision)))
 
     def _boxes(self, known: Known) -> Boxes | None:
-        """Return all that is known of these columns, if it has ranges. Raises ConfigError where these are many."""
+        """Return all that is known of these columns as boxes, or None without ranges. Raises ConfigError for more than
+        MOST_RANGES ranges."""
         names = self._ranged(known)
         if not names:
             return None
@@ -137,7 +139,7 @@ class LineLaw(BlockLaw):
         return Boxes([self.names.index(name) for name in names], self.cells(known).x, low, high)
 
     def _coordinates(self, events: Events) -> np.ndarray:
-        """First and last value of each event on the model's scale, (2, U)."""
+        """Return the first and last value of each event on the model's scale, (2, U)."""
         column, bounds = self._column(events.column.name), np.stack([events.low, events.high])
         if column.log:
             bounds = np.maximum(bounds, 0.0)
@@ -185,7 +187,7 @@ class LineLaw(BlockLaw):
             yield name, *of_tables(self.together(one, other) * weight)
 
     def together(self, one: Events, other: Events) -> np.ndarray:
-        """Probabilities of the events of two columns together in every cluster, (U, U', K + 1)."""
+        """Return the joint probabilities of the events of two columns in every cluster, (U, U', K + 1)."""
         at, matrix = [self.names.index(of.column.name) for of in (one, other)], self.law.matrix
         scale = np.sqrt(np.diagonal(matrix, axis1=1, axis2=2)[:, at])
         rho = matrix[:, at[0], at[1]] / scale.prod(axis=1)
@@ -195,7 +197,7 @@ class LineLaw(BlockLaw):
         return _rectangles(ends[0], ends[1], rho)
 
     def scored(self, rows: Rows) -> np.ndarray:
-        """Log density of the cells of plain rows that are there, on the model's scale, in every cluster, (n, K + 1)."""
+        """Return the log density of the observed cells of plain rows, on the model's scale, by cluster, (n, K + 1)."""
         x, total = self._cells_of(rows), np.zeros((len(rows), len(self.law.nu)))
         for seen, at in patterns_of(x):
             if len(seen):
@@ -203,8 +205,8 @@ class LineLaw(BlockLaw):
         return total
 
     def moments(self, rows: Rows, name: str, weight: np.ndarray) -> np.ndarray:
-        """Sums over the clusters, weighted by (n, K + 1), of the first two moments of a column about its center given
-        the others in plain rows, (n, 2)."""
+        """Sum over clusters, with weights (n, K + 1), the first two moments of a column about its center given the
+        other columns of plain rows, (n, 2)."""
         x, m, out = self._cells_of(rows), self.names.index(name), np.empty((len(rows), 2))
         x[:, m] = np.nan
         for seen, at in patterns_of(x):
@@ -214,7 +216,7 @@ class LineLaw(BlockLaw):
         return out
 
     def lacks(self, rows: Rows) -> np.ndarray:
-        """Mask of the plain rows in which some of the columns are missing, bool (n,)."""
+        """Return the mask of plain rows with a missing cell in these columns, bool (n,)."""
         return np.isnan(self._cells_of(rows)).any(axis=1)
 
     def _cells_of(self, rows: Rows) -> np.ndarray:
@@ -223,7 +225,7 @@ class LineLaw(BlockLaw):
     def drawn(
         self, known: Known, requested: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Recorded values (n,) of the columns requested, of what is known, or drawn given it and the row's cluster."""
+        """Return recorded values (n,) of the requested columns: known, or drawn given what is known and the cluster."""
         known = self._informative(known)
         boxes = self._boxes(known)
         if boxes is not None:
@@ -251,8 +253,8 @@ class LineLaw(BlockLaw):
 def line_laws(
     components: Components, hyper: Any, statistics: Any, coding: Coding, key: Mapping[str, int]
 ) -> list[tuple[int, list[LineLaw]]]:
-    """The trees of columns in lines, each with the place of its first column and its laws in all contexts of that one,
-    with parameters drawn given the rows of the clusters, and last of a new one."""
+    """Return the trees of columns in lines: (index of the root column, laws in each of the root's contexts), with
+    parameters drawn given the rows of the clusters; the last cluster is a new one."""
     sizes = hashlib.sha256(np.asarray(statistics.size, np.int64).tobytes()).digest()
     seed, children = int.from_bytes(sizes[:7], "little"), {}
     for c in coding.in_lines:
@@ -261,7 +263,7 @@ def line_laws(
     result = []
     for root in sorted(c for c in children if c not in coding.in_lines):
         plain = [root]
-        for c in plain:  # which grows
+        for c in plain:  # the list grows as it is read
             plain += children.get(c, ())
         columns = [coding.plain[c] for c in plain]
         above = [ROOT if c == root else plain.index(int(coding.parents[c])) for c in plain]
@@ -279,7 +281,7 @@ def line_laws(
 def _normals(
     columns: Sequence[Column], above: Sequence[int], location: np.ndarray, variance: np.ndarray, lines: Mapping
 ) -> Normals:
-    """location, variance (K + 1,): of the first column."""
+    """Return the joint normal of a tree's columns. location, variance (K + 1,): of the first column."""
     d, k = len(columns), len(location)
     mean, matrix = np.zeros((k, d)), np.zeros((k, d, d))
     mean[:, 0], matrix[:, 0, 0] = location, variance

@@ -1,5 +1,5 @@
-"""Moments of real columns that may lean on each other in a line, in the clusters of a view: those of a block of all of
-them, or of all pairs of its parts where these are more than a block has room for."""
+"""Moments, in the clusters of a view, of real columns that may depend on each other in a line: those of one block of
+all columns, or, where they are too many for a block, of blocks that together contain every pair."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mpibayes.hpc.links.lines import Moments
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 
-WIDEST = 64  # columns of a block
+WIDEST = 64  # most columns of a block
 
 
 def line_moments(
     comm: Communicator, columns: Sequence[Column], labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Moments:
-    """Moments of real columns in clusters 0..k-1, the same on any number of ranks. Rows that lack one do not count.
-    Collective.
+    """Return moments of real columns in clusters 0..k-1, the same on any number of ranks. Rows with a missing cell do
+    not count. Collective.
 
-    labelled: rows without links, and labels, of each of this rank's shards; negative labels are skipped.
+    labelled: rows without links and their labels, for each of this rank's shards; negative labels are skipped.
     """
     r = len(columns)
     n, mean, products = np.zeros(k), np.zeros((r, k)), np.zeros((r, r, k))
@@ -41,13 +41,13 @@ def line_moments(
 
 @lru_cache(maxsize=64)
 def _block(columns: tuple[Column, ...]) -> Components:
-    """Columns side by side, as a block; a scan asks for the same ones under each partition."""
+    """Return the columns as one block; cached because a scan asks for the same columns under each partition."""
     chosen = [replace(column, block="vectors", index=i) for i, column in enumerate(columns)]
     return Components(chosen, joint={"lines": {"columns": [c.name for c in chosen]}})
 
 
 def _parts(r: int) -> Iterator[list[int]]:
-    """Sets of columns, of which one has each pair."""
+    """Yield sets of columns such that every pair is in some set."""
     if r <= WIDEST:
         yield list(range(r))
         return

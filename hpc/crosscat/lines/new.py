@@ -1,10 +1,10 @@
-"""Real columns in lines in a cluster of one row, their parameters integrated out (docs/math.md 1.10, 2.12).
+"""Real columns in lines in a cluster of one row, with parameters integrated out (docs/math.md 1.10, 2.12).
 
-A row that is alone in its cluster is the only one that its parameters know. Drawn given it, they would make it look
-familiar in most draws and impossible in few, so that an average of 1 / p would never settle; hence a row that is left
-out meets a new cluster as the prior has it. There each column is a t given its parent, and columns that nobody knows
-are summed out from the leaves to the root, by quadrature: in the prior no slope has a direction, so that all functions
-of a column vary about two points alone, and one set of nodes does for all rows.
+A row alone in its cluster is all the data that the cluster's parameters have. Drawn given it, they would make it likely
+in most draws and impossible in a few, and an average of 1 / p would not converge; so for a left-out row the new cluster
+follows the prior. There each column is a t given its parent, and unknown columns are summed out from the leaves to the
+root by quadrature: under the prior slopes have mean 0, so all functions of a column vary about two points only, and one
+set of nodes serves all rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from mpibayes.hpc.links.forest import ROOT
 from mpibayes.kernels.common.functions import gammaln
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
-DOUBLINGS = 26  # of the first panel, until nothing is left of a t with one degree of freedom
+DOUBLINGS = 26  # of the first panel, enough to exhaust a t with one degree of freedom
 AT_ONCE = 2_000  # rows
 
 
 @dataclass(frozen=True)
 class Student:
-    """A column given its parent's value u: a t of nu degrees of freedom about `location`, with the squared scale
-    variance (level + (u - at)^2 / square); of a root square is infinite."""
+    """A column given its parent's value u: a t with nu degrees of freedom about `location`, with squared scale
+    variance (level + (u - at)^2 / square); square is infinite for a root."""
 
     location: float
     nu: float
@@ -55,23 +55,23 @@ class Student:
 
     @property
     def width(self) -> float:
-        """The scale where the parent is at its mean."""
+        """Scale at the parent's mean."""
         return float(np.sqrt(self.variance * self.level))
 
     @property
     def reach(self) -> float:
-        """How far its parent has to go to change it."""
+        """Change in the parent's value that changes the scale noticeably."""
         return float(np.sqrt(self.square * self.level))
 
 
 class NewTree:
-    """The columns of a tree in a new cluster, parents first. above: place of each column's parent, or ROOT."""
+    """The columns of a tree in a new cluster, parents first. above: index of each column's parent, or ROOT."""
 
     def __init__(self, columns: Sequence[Student], above: Sequence[int]):
         self._columns, self._below = columns, [[d for d, p in enumerate(above) if p == c] for c in range(len(above))]
 
     def log_p(self, cells: Cells) -> np.ndarray:
-        """Log probability (n,) of cells."""
+        """Return the log probability of the cells, (n,)."""
         total = np.zeros(len(cells.x))
         for seen, at in patterns_of(cells.x):
             level = self._levels(cells, seen, at) if len(seen) else np.zeros(0, np.intp)
@@ -83,8 +83,8 @@ class NewTree:
         return total
 
     def _levels(self, cells: Cells, seen: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Number of nodes that rows need (n,), as a place in NODES_IN: by the widths of their cells in scales of the
-        column where its parent is at its mean, and in those of the parent that change columns below."""
+        """Return the number of nodes that each row needs (n,), as an index into NODES_IN. Widths of cells are measured
+        against the column's scale at its parent's mean and against the reach of the columns below."""
         width = np.zeros(len(at))
         for c in seen.tolist():
             below = [self._columns[d].reach for d in self._below[c]]
@@ -92,8 +92,8 @@ class NewTree:
         return width_level(width)
 
     def _given(self, c: int, u: np.ndarray, known: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Log probability of what is known of a column and those below it given its parent's value, u (n, U) or (1, U);
-        an array that broadcasts to (n, U). known: by column, nodes of its cells and logarithms of their weights."""
+        """Return the log probability of the cells of a column and below it given its parent's value u (n, U) or (1, U),
+        as an array that broadcasts to (n, U). known: by column, nodes of its cells and their log weights."""
         if c in known:
             here, log_weight = known[c]
             each = log_weight + self._all_below(c, here, known)
@@ -116,8 +116,8 @@ class NewTree:
 
     @cached_property
     def _nodes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Values of each column, and logarithms of their weights in an integral over it: Gauss and Legendre's on panels
-        that double from the two points about which it varies."""
+        """Nodes of each column and their log weights in an integral over it: Gauss-Legendre on panels that double in
+        width away from the points about which the integrand varies."""
         result = []
         for column, below in zip(self._columns, self._below):
             centers = {column.location: column.width}
@@ -134,7 +134,7 @@ class NewTree:
 
 
 def new_tree(components: Components, hyper: Hyper, coding: Coding, law: LineLaw) -> NewTree:
-    """The columns of a tree of lines in a new cluster."""
+    """Return the columns of a tree of lines in a new cluster."""
     names, place = [c.name for c in coding.plain], {name: i for i, name in enumerate(law.names)}
     above = [place.get(names[p], ROOT) if p != ROOT else ROOT for p in
              (int(coding.parents[names.index(name)]) for name in law.names)]  # fmt: skip
@@ -152,7 +152,7 @@ def new_tree(components: Components, hyper: Hyper, coding: Coding, law: LineLaw)
 
 @dataclass(frozen=True)
 class OpenLaw(LineLaw):
-    """A tree of lines whose parameters are those of `new` in a new cluster, integrated out."""
+    """Law of a tree of lines that integrates out the parameters of the new cluster, by `new`."""
 
     new: NewTree
 
@@ -163,7 +163,7 @@ class OpenLaw(LineLaw):
 
 
 def opened(view: ViewLaw) -> ViewLaw:
-    """A view whose trees of lines are such laws."""
+    """Return the view with an OpenLaw for each tree of lines."""
     made = []
     for root, laws in view.all_lines:
         assert view.coding is not None  # there are lines

@@ -1,5 +1,5 @@
-"""Parameters of real columns in lines, and of the columns that they start from, drawn given the rows of the clusters
-(docs/math.md 1.10)."""
+"""Parameters of real columns in lines and of their root columns, drawn given the rows of the clusters (docs/math.md
+1.10)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 
 
 class LineParameters:
-    """Parameters in every cluster, and last those of a new one. The draw of a column depends on its own name, the key
-    and the clusters alone, whichever columns are asked for."""
+    """Parameters in every cluster; the last is a new one. A column's draw depends only on its name, the key and the
+    clusters, not on which columns are requested."""
 
     def __init__(
         self, components: Components, hyper: Hyper, statistics: Statistics, purpose: Purpose, key: Mapping[str, int]
@@ -32,7 +32,7 @@ class LineParameters:
         return generator(purpose=self._purpose, sub=zlib.crc32(name.encode()), **self._key)
 
     def root(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of a column that leans on no number, in each of its contexts, (U, K + 1)."""
+        """Draw mean and variance of a column that depends on no number, in each of its contexts, (U, K + 1)."""
         kind, c = self._components.kind_of(name)
         parts = kind.parts(slice(c, c + 1))
         location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[parts] for a in self._single))
@@ -45,19 +45,19 @@ class LineParameters:
         return next(b for b, block in enumerate(kind.blocks) if kind.given[b] and block.name == name)
 
     def place(self, name: str) -> int:
-        """Place of a column's cells among the vectors."""
+        """Return the index of a column's cells among the vectors."""
         return int(self._components.multinormal.cuts["coordinate"][self._line(name)]) + 1
 
     def line(self, name: str) -> tuple[np.ndarray, ...]:
-        """A value of the parent, the mean there, the slope, and the variance about the line, (K + 1,)."""
+        """Draw a line: a value of the parent, the mean there, the slope, the variance about the line, (K + 1,) each."""
         b = self._line(name)
         block, *moments = list(self._components.multinormal.parts(self._pairs))[b]
         location, (_, of_parent, root), _ = block.draw(self._hyper.wishart[b], *moments, self._generator(name))
         return location[0], location[1], -of_parent / root, root**-2.0
 
     def lines(self, coding: Coding) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean at the parent's center, slope, and variance about the line, (1, K + 1), of each column that may be in a
-        line, by its place, parents first; without such a parent, mean, 0 and variance in each context, (U, K + 1)."""
+        """Draw, for each column that may be in a line, by index, parents first: the mean at the parent's center, slope
+        and variance, (1, K + 1); for a column not in a line, mean, 0 and variance in each context, (U, K + 1)."""
         result = {}
         for c in (c for c in coding.order if coding.plain[c].line):
             name, parent = coding.plain[c].name, int(coding.parents[c])
