@@ -190,7 +190,7 @@ class Atoms:
 
 
 def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms | None:
-    """Return at most MOST_NODES nodes in cells of widths `steps` in cluster k, given to the coarsest columns first; None
+    """Return at most MOST_NODES nodes in cells of widths `steps` in cluster k, the coarsest columns served first; None
     where all cells are narrow."""
     if not steps.any():
         return None

@@ -258,7 +258,7 @@ ONE_OR_GRID = f"{POSITIVE}, or a list of 1 to {MOST_POINTS} such numbers"
 
 
 class BlockPrior(Section):
-    """Prior of a block of D columns. Parameters that are not given are learned; the mean is by default the columns'"""
+    """Prior of a block of D columns. Parameters not given are learned; the default mean is the columns' mean."""
 
     kappa: OneOrGrid | None = key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
     nu: OneOrGrid | None = key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
@@ -279,7 +279,7 @@ class Block(keys.Block):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Default prior of a block where none is given, without the mean, which comes from the table."""
+        """Return a block's default prior, without the mean, which comes from the table."""
         return {"prior": {name: grid.tolist() for name, grid in default_grids(len(given["columns"])).items()}}
 
 
@@ -295,5 +295,5 @@ NAMED: Mapping[str, type[Section]] = {"columns": Column, "blocks": Block}
 
 
 def priors(config: Config) -> dict[str, dict[str, Any]]:
-    """Given (fixed) priors by column name, each a dictionary with the keys of the configuration."""
+    """Return the given (fixed) priors by column name, each a dictionary with the keys of the configuration."""
     return {name: c.prior.model_dump() for name, c in config.columns.items() if c.prior is not None}

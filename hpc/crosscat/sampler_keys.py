@@ -111,7 +111,7 @@ Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0,
 
 
 def _rising(knots: Any) -> Any:
-    """Knots of a piecewise schedule: passes and fractions increase, and the last includes every row."""
+    """Check the knots of a piecewise schedule: passes and fractions must rise, and the last includes every row."""
     if isinstance(knots, str):
         return knots
     passes, fractions = zip(*knots)

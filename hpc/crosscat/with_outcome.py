@@ -1,4 +1,4 @@
-"""The outcome of a chain's rows, made from the configuration."""
+"""Construction of the outcome of a chain's rows from the configuration."""
 
 from __future__ import annotations
 

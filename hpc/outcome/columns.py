@@ -167,13 +167,13 @@ class Columns:
             raise again from None
 
     def law(self, comm: Communicator, answers: Sequence[Answers], n_shards: int) -> Law:
-        """Law of the coefficients, as the keys and the outcome's mean have it. Collective."""
+        """Return the coefficients' law from the keys and the outcome's mean and variance. Collective."""
         seen = [a.y[~np.isnan(a.y)] for a in answers]
         sums = [np.array([len(y), y.sum(), (y * y).sum()]) for y in seen]
         return self.law_of(*shard_sum_everywhere(comm, sums, (3,), n_shards).tolist())
 
     def law_of(self, n: float, total: float, square: float) -> Law:
-        """The law where n rows have an outcome, with this sum, and sum of squares."""
+        """Return the law for an outcome known in n rows, with this total and sum of squares."""
         keys, likelihood = self.keys, self.likelihood
         p, d = 1 + self.slopes.n_predictors, self.covariates.n_predictors
         mean = total / max(n, 1.0)

@@ -150,7 +150,7 @@ class Outcome:
 
     @property
     def now(self) -> State:
-        """The present coefficients."""
+        """Present coefficients."""
         return State(self.law, self.theta, self.beta)
 
     def state(self) -> dict[str, np.ndarray]:

@@ -41,7 +41,7 @@ class Boxes:
                 yield at, which.ravel(), k, mean[:, k], matrix[k]
 
     def log_p(self, law: Normals) -> np.ndarray:
-        """Log probability of the ranges given the values in every cluster, (n, K + 1)."""
+        """Return the log probability of the ranges given the values in every cluster, (n, K + 1)."""
         out = np.empty((len(self.x), len(law.nu)))
         for at, which, k, mean, matrix in self._in_clusters(law, self.of):
             first = _first(which)

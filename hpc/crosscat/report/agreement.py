@@ -1,10 +1,10 @@
-"""Chains in numbers: their phases and moves, their agreement on a clustering, and the best of them.
+"""Chains in numbers: phases and moves, agreement on a clustering, and the best chain.
 
 A chain without an annealed subsample has no growth phase. Two chains are compared by their representative partitions,
-against what one chain differs from itself: the representative partitions of the two halves of its kept draws. Where a
-posterior is spread over many partitions, representatives differ by chance; so chains also agree whose draws are no
-farther from each other's than from their own. A chain that climbs differs from itself as well, so log joints are
-compared first: chains that differ in them disagree. `answers.py` has the words, `remedies.py` what to do.
+against the difference of each chain from itself: the representative partitions of the two halves of its kept draws.
+Where a posterior is spread over many partitions, representatives differ by chance; so chains also agree if their draws
+are no farther from each other's than from their own. A chain that climbs differs from itself as well, so log joints are
+compared first: chains with different log joints disagree. `answers.py` has the words, `remedies.py` the remedies.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import SCORES, Scalar
 from mpibayes.hpc.settled import APART, Judgement
 
-SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
-FARTHER = 1.02  # and if draws of two chains are this much farther from each other than from their own, on average
-ALIKE = 0.9  # adjusted Rand index of partitions that differ in details
+SLACK = 0.02  # in adjusted Rand index: chains that differ this much more from each other than from themselves agree
+FARTHER = 1.02  # or with draws on average farther from the other chain's than from their own by this factor at most
+ALIKE = 0.9  # adjusted Rand index of partitions that differ only in details
 WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
-APART_R_HAT = 1.1  # of the log joint: chains beyond it disagree where their means are as far apart as this,
-APART_NATS = 100.0  # which a few rows more or less in small clusters do not explain
+APART_R_HAT = 1.1  # chains disagree if R-hat of the log joint is above this and their means differ by APART_NATS,
+APART_NATS = 100.0  # more than a few rows more or less in small clusters explain
 
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain in numbers. `reached`: first cycle over all rows whose log joint is at the 5 % point of the second half
-    after burn-in. `late`: mean log joint of that half. `climbed`: see `climb`."""
+    """One chain in numbers. `reached`: first cycle over all rows with a log joint at least the 5 % point of the second
+    half after burn-in. `late`: mean log joint of that half. `climbed`: see `climb`."""
 
     name: str
     cycles: int
@@ -57,14 +57,14 @@ class ChainSummary:
 
     @property
     def heldout(self) -> float:
-        """The averaged score, else the mean of the draws', else NaN."""
+        """Averaged held-out score, else the mean of the draws' scores, else NaN."""
         if np.isfinite(self.heldout_averaged) or "heldout_lpd" not in self.scalars:
             return self.heldout_averaged
         return self.scalars["heldout_lpd"].mean
 
 
 def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainSummary:
-    """Summarise a chain by its trace, some of which lies after burn-in."""
+    """Summarise a chain by its trace, which must extend past burn-in."""
     t, later = chain.trace, chain.later()
     late = later["log_joint"][len(later["cycle"]) // 2 :]
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
@@ -80,8 +80,8 @@ def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainS
 
 
 def climb(log_joint: np.ndarray) -> float:
-    """Nats by which the second half lies above the first on average: a chain that climbs is too short. 0 where it is
-    little, where their 5 to 95 % overlap, or where draws are few."""
+    """Return the nats by which the second half is above the first on average: a chain that climbs is too short. 0 if
+    the rise is small, if the halves' 5 to 95 % intervals overlap, or if draws are few."""
     early, late = np.array_split(log_joint, 2)
     if len(late) < FEWEST or np.quantile(late, 0.05) <= np.quantile(early, 0.95):
         return 0.0
@@ -90,8 +90,8 @@ def climb(log_joint: np.ndarray) -> float:
 
 
 def moves(chain: Chain) -> dict[str, dict[str, int]]:
-    """Splits and merges tried and accepted in the growth phase, the burn-in after it, and the rest; where columns move,
-    those of views and the columns that changed theirs."""
+    """Count splits and merges tried and accepted in the growth phase, the rest of burn-in, and after it; with several
+    views, also moves of views and columns that changed views."""
     t = chain.trace
     ends = {"growth": chain.growth, "burn-in": chain.burn_in, "kept": int(t["cycle"][-1])}
     counts, start = {}, 0
@@ -121,13 +121,13 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
 
 @dataclass(frozen=True)
 class Agreement:
-    """Likeness of the chains' representative partitions of `n` rows or columns: adjusted Rand index and variation of
-    information in nats, (C, C); on the diagonal those of the two halves of a chain's kept draws. NaN: too few draws.
-    farther (C, C): mean distance of draws of two chains, over that of draws of one chain, averaged over the two; 1
-    where nobody could tell which chain a draw is of. None: not known.
+    """Similarity of the chains' representative partitions of `n` rows or columns: adjusted Rand index and variation of
+    information in nats, (C, C); the diagonal compares the two halves of a chain's kept draws. NaN: too few draws.
+    farther (C, C): mean distance between draws of two chains over that within a chain, averaged over the two; 1 if
+    draws do not reveal their chain. None: unknown.
 
-    gap: nats between the largest and the smallest mean log joint, 0 where `r_hat` of the log joint or the gap itself
-    is small. climbing: chains whose log joint still rises."""
+    gap: nats between the largest and the smallest mean log joint, 0 if `r_hat` of the log joint or the gap itself is
+    small. climbing: chains whose log joint still rises."""
 
     ari: np.ndarray
     vi: np.ndarray
@@ -138,18 +138,18 @@ class Agreement:
     farther: np.ndarray | None = None
 
     def between(self, values: np.ndarray) -> np.ndarray:
-        """The finite values of all pairs of chains."""
+        """Return the finite values for pairs of chains."""
         pairs = values[np.triu_indices(len(values), 1)]
         return pairs[np.isfinite(pairs)]
 
     def within(self, values: np.ndarray) -> np.ndarray:
-        """The finite values of chains with themselves."""
+        """Return the finite values on the diagonal, of chains with themselves."""
         diagonal = np.diag(values)
         return diagonal[np.isfinite(diagonal)]
 
     @property
     def groups(self) -> list[list[int]]:
-        """Chains that found the same clustering, in groups, as connected by pairs that agree."""
+        """Groups of chains with the same clustering: connected components of pairs that agree."""
         groups: list[list[int]] = []
         for i in range(len(self.ari)):
             near = [g for g in groups if any(self._agree(i, j) for j in g)]
@@ -163,9 +163,9 @@ class Agreement:
 
     @property
     def verdict(self) -> str:
-        """ "different"; "apart" (not that, as far as can be seen, but their log joints differ, or climb); "same";
-        "nearly" (they differ in details); "spread" (no farther from one another than each from itself, but that is
-        far); "unknown"."""
+        """ "different"; "apart" (not known to be different, but log joints differ or climb); "same"; "nearly" (chains
+        differ in details); "spread" (chains differ as much from themselves as from each other, and a lot);
+        "unknown"."""
         several, known = len(self.ari) > 1, bool(np.all(np.isfinite(self.ari)))
         one = len(self.groups) == 1
         if several and known and not one and self.between(self.ari).min() < ALIKE:
@@ -180,15 +180,15 @@ class Agreement:
 
     @property
     def met(self) -> bool:
-        """True unless log joints differ, or climb, so that the chains cannot be in one place."""
+        """True unless log joints differ or climb, so that the chains cannot have converged to one mode."""
         return not (self.gap or self.climbing)
 
 
 def agreement(
     summaries: Sequence[ChainSummary], r_hat: float, chain: np.ndarray, labels: np.ndarray, distances: np.ndarray
 ) -> Agreement:
-    """Compare chains by kept draws in their order: chain (D,) that each is of, labels (D, M), distances (D, D) between
-    them; r_hat: of the log joint."""
+    """Compare chains by kept draws, in order: chain (D,) of each, labels (D, M), distances (D, D). r_hat: of the log
+    joint."""
     n_chains = len(summaries)
     gap = gap_of(summaries, r_hat)
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
@@ -208,10 +208,10 @@ def agreement(
 
 
 def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """See `Agreement`; NaN with fewer than FEWEST draws of a chain, 1 where no draw differs from another."""
+    """Return `Agreement.farther`; NaN with fewer than FEWEST draws of a chain, 1 where all draws are equal."""
     of = (chain[:, None] == np.arange(n_chains)).astype(float)
     n = of.sum(axis=0)
-    pairs = np.outer(n, n) - np.diag(n)  # a draw is no distance from itself
+    pairs = np.outer(n, n) - np.diag(n)  # without a draw's distance 0 from itself
     enough = np.minimum.outer(n, n) >= FEWEST
     mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=enough)
     within = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
@@ -220,38 +220,38 @@ def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndar
 
 
 def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:
-    """See `Agreement`: chains with a gap have not met, whatever their partitions are."""
+    """Return `Agreement.gap`: chains with a gap disagree, whatever their partitions are."""
     gap = float(np.ptp([c.scalars["log_joint"].mean for c in summaries]))
     return gap if gap > APART_NATS and r_hat > APART_R_HAT and len(summaries) > 1 else 0.0
 
 
 def worst(of: Sequence[Agreement]) -> str:
-    """The verdict on all of them, which none of them is worse than."""
+    """Return the worst verdict."""
     return min((a.verdict for a in of), key=WORST_FIRST.index)
 
 
 def ranked(summaries: Sequence[ChainSummary]) -> tuple[list[ChainSummary], bool]:
-    """The chains, the best first: by held-out score (then True) where there are some that differ, else by the mean log
-    joint of the second half after burn-in."""
+    """Return the chains, the best first, and True if ranked by held-out score: if all have scores and these differ;
+    else they are ranked by the mean log joint of the second half after burn-in."""
     scores = np.array([c.heldout for c in summaries])
     by_score = bool(np.all(np.isfinite(scores)) and np.ptp(scores) > APART)
     return sorted(summaries, key=lambda c: -(c.heldout if by_score else c.late)), by_score
 
 
 def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:
-    """Splits and merges tried and accepted in a phase, None: in all."""
+    """Count splits and merges tried and accepted in a phase; None: in all phases."""
     chosen = [n for name, n in moves_together(summaries).items() if phase in (None, name)]
     tried, done = (("splits_tried", "merges_tried"), ("splits", "merges"))
     return tuple(sum(n[name] for n in chosen for name in names) for names in (tried, done))
 
 
 def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> bool:
-    """True if chains contradict each other, or themselves, so that the result is not to be used yet. on: the columns
-    and the rows of each view, or the rows of a mixture."""
+    """True if chains contradict each other or themselves, so that the result cannot be used yet. on: agreement on the
+    columns and on the rows of each view, or on the rows of a mixture."""
     return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))
 
 
 def predicts(summaries: Sequence[ChainSummary], settled: Judgement) -> bool:
-    """True if what several chains predict can be used, whichever clusters they have: their scores of held-out rows are
-    alike and have settled, and no chain climbs."""
+    """True if predictions of several chains can be used, whatever their clusters: their held-out scores agree and have
+    settled, and no chain climbs."""
     return len(summaries) > 1 and settled.has(SCORES) and not any(c.climbed for c in summaries)

@@ -1,4 +1,4 @@
-"""Agreement of the chains, in sentences."""
+"""Sentences about the agreement of the chains."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VERDICTS = {  # on the rows of a view, in a table
     "unknown": "cannot be decided",
 }
 
-ON_VIEWS = "on the views"  # where a bare Yes would be read as one on clusters, too
+ON_VIEWS = "on the views"  # a bare Yes would be read as a Yes on clusters, too
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
-    """Say whether the chains found the same clustering; if not, which chain is best. rows: of the rows in
-    each view, by its number, where `a` is of the columns."""
+    """Say whether the chains found the same clustering; if not, rank the chains. rows: agreement on the rows of each
+    view, by its number, if `a` is on the columns."""
     within = worst(rows.values()) if rows else "same"
     yes = "Yes" if not rows else f"Yes, {ON_VIEWS}" if within == "same" else f"{ON_VIEWS.capitalize()}, yes"
     sentences = _found(a, summaries, "rows" if rows is None else "columns", yes)
@@ -38,8 +38,8 @@ def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, A
 
 
 def settled(judgement: Judgement, climbing: bool, verdict: str) -> str:
-    """A judgement in words, and what it allows. climbing: whether the log joint of a chain does; verdict: on all
-    partitions, as `agreement.worst` has it."""
+    """Describe a judgement and its consequences. climbing: True if a chain's log joint climbs; verdict: worst on any
+    partition, by `agreement.worst`."""
     words = str(judgement)
     if climbing:
         return f"not yet: the log joint climbs; {words}"
@@ -53,14 +53,14 @@ def settled(judgement: Judgement, climbing: bool, verdict: str) -> str:
 
 
 def climbed(summaries: Sequence[ChainSummary]) -> str:
-    """Describe by how much chains still climb."""
+    """Describe the rise of chains that still climb."""
     low, high = (f"{f(c.climbed for c in summaries):,.0f}" for f in (min, max))
     span = low if low == high else f"{low} to {high}"
     return f"by {span} nats from the first half of the draws to the second"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Names of chains, the first of many."""
+    """Join the names of chains, shortening a long list."""
     if len(names) <= most:
         return ", ".join(names)
     return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
@@ -88,7 +88,7 @@ def _index(between: np.ndarray, within: np.ndarray) -> str:
 
 
 def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -> list[str]:
-    """Say whether the chains found the same partition of the rows, or of the columns. yes: first word if they did."""
+    """Say whether the chains found the same partition of the rows or columns. yes: first words if they did."""
     verdict = a.verdict
     measured = f"it takes at least {FEWEST} kept draws of each chain (output.labels)"
     if verdict == "unknown":
@@ -115,7 +115,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
 
 
 def _disagree(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
-    """Say how far the log joints are from one another, and which of them still rise."""
+    """Describe the gap between log joints, and name the chains whose log joints still rise."""
     reasons = []
     if a.gap:
         reasons.append(_gap(a))

@@ -1,9 +1,9 @@
-"""Traits of groups beside links (docs/links.md): of two linked columns the one that says less of a group is left out of
-its traits where it hardly adds to the other.
+"""Traits of groups given links (docs/links.md): of two linked columns, the one that characterises a group less is left
+out of its traits if it adds almost nothing to the other.
 
-How far a group is from all rows in columns a and b together is a Kullback-Leibler divergence D(a, b) >= D(a) >= 0. Of
-a pair with D(a) >= D(b), D(a, b) - D(a) is how far b is from all rows given a, averaged over the group's own values of
-a (the chain rule). A link is the same in all clusters: where that is near 0, b merely follows from a.
+A group's divergence from all rows in columns a and b jointly is a Kullback-Leibler divergence D(a, b) >= D(a) >= 0. For
+a pair with D(a) >= D(b), D(a, b) - D(a) is the divergence of b from all rows given a, averaged over the group's values
+of a (the chain rule). A link is the same in all clusters: if that is near 0, b merely follows from a.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpibayes.hpc.crosscat.report.profiles import TELLING
 
 
 class BesideLinks:
-    """pairs: names of linked columns. codes: integer codes (n,) of the columns in every `step`-th training row."""
+    """Linked columns. pairs: their names. codes: integer codes (n,) of the columns in every `step`-th training row."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]] = (), codes: Mapping[str, np.ndarray] | None = None, step=1):
         codes = {name: _compact(x) for name, x in (codes or {}).items() if any(name in pair for pair in pairs)}
@@ -26,8 +26,8 @@ class BesideLinks:
         }
 
     def repeated(self, names: Sequence[str], labels: np.ndarray, n: int) -> np.ndarray:
-        """Mask of the columns that follow from another in each of n groups, bool (C, n). labels (N,): of the
-        training rows, groups from 0."""
+        """Return the mask of columns that follow from another in each of n groups, bool (C, n). labels (N,): groups of
+        the training rows, from 0."""
         result, z = np.zeros((len(names), n), bool), labels[:: self._step]
         place = {name: i for i, name in enumerate(names)}
         for (a, b), both in self._both.items():
@@ -44,7 +44,7 @@ def _compact(codes: np.ndarray) -> np.ndarray:
 
 
 def _divergences(codes: np.ndarray, z: np.ndarray, n: int) -> np.ndarray:
-    """Divergence of codes in each of n groups from those of all rows, nats (n,), less about what chance alone gives."""
+    """Return the divergence of codes in each of n groups from all rows, nats (n,), less about its bias by chance."""
     v = int(codes.max(initial=0)) + 1
     counts = np.bincount(z * v + codes, minlength=n * v).reshape(n, v)
     rows, share = np.maximum(counts.sum(axis=1), 1), counts.sum(axis=0) / max(len(codes), 1)

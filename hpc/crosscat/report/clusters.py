@@ -1,5 +1,5 @@
-"""Clusters of a view in the report, and its groups of clusters: one table of either, which paper, terminal and page
-show; titles and blocks."""
+"""Clusters of a view, or groups of clusters, in the report: one table for paper, terminal and page; titles and
+blocks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mpibayes.hpc.report.drawing import cut
 from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import counted, number, percent, span
 
-MEANS_SHOWN = 10  # columns of a block whose means the table has
-NAMED = 4  # columns of a view in the title of its section
+MEANS_SHOWN = 10  # most columns of a block with means in the table
+NAMED = 4  # columns of a view named in the title of its section
 NUMBER = Field("#", "whole", "number, the largest first")
 STABLE = Field("stable", "number", "mean over draws of the best overlap (Jaccard) with a cluster of the draw", digits=2)
 ALSO = Field("also", "text", "what else characterises it", PAGE)
@@ -27,8 +27,8 @@ def lines_table(
     noun: str, lines: Sequence[ClusterLine] | Sequence[GroupLine], measured: Sequence[tuple[Field, Sequence[float]]], *,
     heading: str = "", n_traits: int = TRAITS, plain: bool = False, **more: Any,
 ) -> Table:  # fmt: skip
-    """A line a cluster, or a group, by its name, with its traits. measured: further fields with their numbers. plain:
-    of clusters without cells, which have no names. more: further settings of the table."""
+    """Return a table with a line per cluster or group: name, traits, sizes. measured: further fields and their numbers.
+    plain: True for clusters without cells, which have no names. more: further settings of the table."""
     weighed = population.weighed(lines)
     fields = [
         NUMBER, Field(heading or noun, "text", "what distinguishes it from the others", PAGE if plain else BOTH),
@@ -46,13 +46,13 @@ def lines_table(
 
 
 def details(whole: Sequence[Any], noun: str) -> Details | None:
-    """All columns of clusters or groups, where there are some."""
+    """Return the details of all columns in clusters or groups; None without columns."""
     measure = "distance from all rows (Kullback-Leibler divergence, nats)"
     return Details(whole, measure, here=f"this {noun}") if whole else None
 
 
 def table(p: RunSummary, view: ViewSummary, most: int = LISTED, n_traits: int = TRAITS) -> Table:
-    """The clusters of a view. most: on paper."""
+    """Return the table of a view's clusters. most, n_traits: on paper."""
     stable = STABLE, [line.stability for line in view.browsed]
     return lines_table(
         "cluster", view.browsed, [stable], n_traits=n_traits, plain=not view.whole,
@@ -62,7 +62,7 @@ def table(p: RunSummary, view: ViewSummary, most: int = LISTED, n_traits: int = 
 
 
 def _left_out(p: RunSummary, view: ViewSummary, shown: int) -> str:
-    """The clusters beyond those shown."""
+    """Describe the clusters beyond those shown."""
     rest = view.representative.sizes[shown:]
     if not len(rest):
         return ""
@@ -75,7 +75,8 @@ def _left_out(p: RunSummary, view: ViewSummary, shown: int) -> str:
 def section(
     p: RunSummary, view: ViewSummary, figures: Sequence[Figure], most: int, n_traits: int, first: bool, on: str
 ) -> Section:
-    """The clusters of a view. most, n_traits: on paper; first: it explains the table there; on: see `Section`."""
+    """Return the section on a view's clusters. most, n_traits: on paper; first: True to explain the table there; on:
+    see `Section`."""
     words = (
         f"Clusters of one draw ({which_draw(p.run, view.representative)}), the representative one: of all chains' "
         "draws with a typical number of clusters, the one nearest to the others. Each view has its own. Choose a "
@@ -111,17 +112,17 @@ def _title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
 
 
 def among(counts: tuple[int, int] | None, noun: str) -> str:
-    """Draws that a representative one was chosen from, where a nearer one has an untypical number of clusters."""
+    """Describe the draws that a representative one was chosen from, if a nearer draw has an untypical number."""
     return "" if counts is None else f", among those with {span(counts, noun)},"
 
 
 def which_draw(run: KeptChains, r: Any) -> str:
-    """Name the draw that a representative partition is of."""
+    """Name the draw of a representative partition."""
     return (f"{run.chains[r.chain].name}, " if len(run.chains) > 1 else "") + f"cycle {r.cycle:,}"
 
 
 def _named(line: ClusterLine | GroupLine, n_traits: int) -> Any:
-    """The name of a cluster, or of a group, and below it its traits."""
+    """Return the name of a cluster or group, with its traits below."""
     from mpibayes.terminal import Text
 
     words = Text().append(line.name, style="bold")
@@ -132,7 +133,7 @@ def _named(line: ClusterLine | GroupLine, n_traits: int) -> Any:
 
 
 def _phrase(t: Trait) -> Any:
-    """A trait on paper."""
+    """Format a trait for paper."""
     from mpibayes.terminal import Text
 
     text = Text()
@@ -143,8 +144,8 @@ def _phrase(t: Trait) -> Any:
 
 
 def block_tables(clusters: Sequence[ClusterLine], block: BlockProfile) -> list[Any]:
-    """The columns of a block, numbered; by these numbers, as names are too long for table headers, their means and
-    telling correlations in the clusters shown."""
+    """Return a numbered list of a block's columns and, by number, as names are too long for table headers, their means
+    and distinctive correlations in the clusters shown."""
     from rich.columns import Columns
 
     from mpibayes.terminal import Text

@@ -1,6 +1,6 @@
-"""Dependence of columns: the share of kept draws in which each two share a view, as numbers and a picture.
+"""Dependence of columns: share of kept draws in which each pair shares a view, as numbers and a picture.
 
-Columns are those of the table, in the order of the representative views, in each the surest first.
+Columns are those of the table, in the order of the representative views, the most certain first in each.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from mpibayes.hpc.report.drawing import FAINT, INK, plot, shortened, styled
 from mpibayes.text import counted
 
-SURE = 0.9  # pairs that are together in a larger share of the draws, or apart in one, are certain enough
-NAMED = 100  # columns of the picture that have names
+SURE = 0.9  # share of the draws, together or apart, from which a pair is certain
+NAMED = 100  # most columns with names in the picture
 NAME_LETTERS = 32
-MARGIN, LETTER = 0.04, 0.085  # inches that the number of a view needs
+MARGIN, LETTER = 0.04, 0.085  # inches for the number of a view: margin, and per letter
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """names (C,) of the columns; share (C, C) of n_draws draws in which two are in one view; alone (C,) of those in
-    which one has a view to itself; ends (V,): where the representative views end."""
+    """Columns in views. names (C,); share (C, C): of n_draws draws, with the pair in one view; alone (C,): of draws,
+    with the column alone in a view; ends (V,): end index of each representative view."""
 
     names: Sequence[str]
     share: np.ndarray
@@ -31,23 +31,23 @@ class Dependence:
     n_draws: int
 
     def of(self, view: int) -> slice:
-        """Places of the columns of a view."""
+        """Return the slice of a view's columns."""
         return slice(self.ends[view - 1] if view else 0, self.ends[view])
 
     def view_of(self, column: int) -> int:
         return int(np.searchsorted(self.ends, column, side="right"))
 
     def with_others(self, view: int) -> np.ndarray:
-        """Mean share of draws in which each column of a view is with another of them, NaN if there is none."""
+        """Return each column's mean share of draws with the other columns of a view; NaN for a single column."""
         return _with_others(self.share[self.of(view), self.of(view)])
 
     def together(self, view: int) -> float:
-        """The mean over a view's pairs of columns; NaN of a single one."""
+        """Return the mean share over a view's pairs of columns; NaN for a single column."""
         return float(self.with_others(view).mean())
 
     @property
     def sure(self) -> list[list[str]]:
-        """Columns each two of which are together in at least SURE of the draws, in sets of two or more."""
+        """Sets of two or more columns that are pairwise together in at least SURE of the draws."""
         sets: list[list[int]] = []
         for c in range(len(self.share)):
             home = next((of for of in sets if (self.share[c, of] >= SURE).all()), None)
@@ -59,7 +59,7 @@ class Dependence:
 
     @property
     def uncertain(self) -> list[tuple[int, int]]:
-        """Pairs of columns of which the draws are least certain, those nearest to one half first."""
+        """Uncertain pairs of columns, shares nearest to one half first."""
         i, j = np.tril_indices(len(self.share), -1)
         p = self.share[i, j]
         open_ones = np.flatnonzero((p > 1.0 - SURE) & (p < SURE))
@@ -68,7 +68,8 @@ class Dependence:
 
 
 def dependence(partitions: np.ndarray, names: Sequence[str], views: Sequence[Sequence[str]]) -> Dependence:
-    """Count draws' partitions of the columns (D, C), labels in the order of `names`; views: the names in each."""
+    """Compute the dependence from draws' partitions of the columns (D, C), in the order of `names`. views: names in
+    each representative view."""
     share, alone = np.zeros((len(names), len(names))), np.zeros(len(names))
     for z in partitions:
         share += z[:, None] == z
@@ -84,14 +85,14 @@ def dependence(partitions: np.ndarray, names: Sequence[str], views: Sequence[Seq
 
 
 def _with_others(share: np.ndarray) -> np.ndarray:
-    """The mean of each row but for its diagonal, which is 1."""
+    """Return the mean of each row without its diagonal, which is 1."""
     n = len(share)
     return (share.sum(axis=1) - 1.0) / (n - 1) if n > 1 else np.full(1, np.nan)
 
 
 @styled
 def dependence_map(d: Dependence):
-    """Two columns' share of the draws as a shade; lines between the views, which have the numbers of the text."""
+    """Draw each pair's share of the draws as a shade, with lines between the views, numbered as in the text."""
     n, named = len(d.names), len(d.names) <= NAMED
     side = float(np.clip(0.135 * n, 3.2, 10.0))  # inches
     size = min(8.0, 62.0 * side / n)
@@ -136,8 +137,8 @@ def dependence_map(d: Dependence):
 
 
 def _numbers(ends: np.ndarray, inch: float) -> list[tuple[str, float]]:
-    """Numbers of views, and where their middles are; neighbours share one ("5 to 9") until it has room. inch: of a
-    column. Views come by size, so that what follows is no wider."""
+    """Return labels with views' numbers, and the positions of their middles; narrow neighbours share a label ("5 to
+    9"). inch: width of a column. Views come by size, so later ones are no wider."""
     numbers, first, low = [], 1, 0
     for view, high in enumerate(ends.tolist(), 1):
         words = f"{view}" if view == first else f"{first}\N{EN DASH}{view}"

@@ -1,4 +1,4 @@
-"""The distribution of a column that no other goes with: its clusters are a histogram, and so it is shown as one."""
+"""Distribution of a column alone in its view: its clusters are a histogram, so it is shown as one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mpibayes.text import factor, number, percent, spread
 
 BARS = "\N{LOWER ONE EIGHTH BLOCK}▂▃▄▅▆▇█"
 BINS = 16
-NAMED = 5  # levels, the most common ones
-ON_A_SCALE = 24  # of levels in order all are named, up to so many
+NAMED = 5  # levels named, the most common first
+ON_A_SCALE = 24  # most ordered levels that are all named
 
 
 def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
-    """cells: of each column of which the table's one is made (its atoms, and the rest), as samplers have them."""
+    """Describe the distribution. cells: as sampled, by the columns that make up the table's column (atoms and rest)."""
     return "; ".join(_one(c, cells[c.name]) for c in columns)
 
 
@@ -29,7 +29,7 @@ def _one(c: Column, x: np.ndarray) -> str:
 
 
 def _times(c: Column, x: np.ndarray) -> str:
-    """Share of the rows in which the event came, and of those in which it had not come by some times."""
+    """Describe the share of rows with the event, and the shares without it by some times."""
     x = x[~np.isnan(x)]
     counts = np.bincount(np.searchsorted(boundaries(), x), minlength=2 * PARTS)[:, None]
     left = 1.0 - np.cumsum(life_table(counts)[:, 0])
@@ -48,7 +48,7 @@ def _levels(c: Column, codes: np.ndarray) -> str:
 
 
 def _numbers(c: Column, x: np.ndarray) -> str:
-    """Mean and deviation, a histogram between the 1 and 99 % points, and the 5, 50 and 95 % points."""
+    """Describe mean and deviation, a histogram between the 1 and 99 % points, and the 5, 50 and 95 % points."""
     x = unshaped(c, x[~np.isnan(x)])
     if not len(x):
         return "all cells are missing"

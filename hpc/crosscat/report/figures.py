@@ -1,5 +1,5 @@
-"""Pictures of a posterior, as bytes of PNG files. They take chains with their traces, or plain arrays; matplotlib is
-imported when one is asked for."""
+"""Pictures of a posterior as bytes of PNG files, from chains with their traces or from plain arrays; matplotlib is
+imported when a picture is drawn."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from mpibayes.hpc.report.drawing import (
 from mpibayes.hpc.scalar import Scalar, named
 from mpibayes.text import took, visible
 
-BARS = 200  # of clusters, from which on their sizes are one shape
+BARS = 200  # most clusters drawn as separate bars; more are drawn as one shape
 
 
 @styled
 def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], scalars: Sequence[Scalar] = SCALARS):
-    """Log joint, numbers of views and clusters and accepted moves over the cycles of every chain, and how all but the
-    last are distributed after burn-in.
+    """Draw the log joint, numbers of views and clusters and accepted moves over the cycles of every chain, and the
+    distribution of all but the moves after burn-in.
 
-    settled: cycle, and seconds, of each chain after which its clusters had settled; None where they have not. Without
-    moves there is no panel of them.
+    settled: (cycle, seconds) of each chain after which its clusters had settled; None if they have not. Without moves
+    their panel is left out.
     """
     moving = [any(np.nansum(c.trace.get(name, 0)) for name in ("splits_tried", "merges_tried")) for c in chains]
     of = named(scalars)
@@ -74,7 +74,7 @@ def _settled_key(settled: Sequence[tuple[int, float] | None]) -> list[Any]:
 
 
 def _move_panel(chains: Sequence[Chain], left, right) -> None:
-    """Accepted splits and merges so far, of clusters, and of views where there are such."""
+    """Draw the accepted splits and merges so far, of clusters and, if there are any, of views."""
     from matplotlib.lines import Line2D
 
     looks = {"splits": "-", "merges": (0, (4, 2)), "view_moves": (0, (1, 1.5))}
@@ -99,16 +99,16 @@ def _move_panel(chains: Sequence[Chain], left, right) -> None:
 
 @styled
 def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], n_rows: int):
-    """The growth phase and what follows, against cycles and against seconds: active rows, clusters, log joint a row.
+    """Draw the growth phase and its sequel against cycles and seconds: active rows, clusters, log joint per row.
 
-    The log joint is divided by the active rows, for that of few rows is not comparable with that of many, and shown by
-    what it lacks to the best draws, on a logarithmic scale: on a plain one all that follows the growth is a flat line.
+    The log joint is divided by the active rows, to compare few rows with many, and shown as the shortfall from the best
+    draws on a logarithmic scale: on a linear one everything after the growth is a flat line.
     """
     figure = plot(10.0, 7.8)
     axes = figure.subplots(3, 2, sharex="col", sharey="row")
     end = max(c.trace["cycle"][-1] for c in chains)
     last = int(max(max(2 * c.growth, 1.2 * at[0] if at else end) for c, at in zip(chains, settled)))
-    last = last if last < end / 3 else end  # of a long run the beginning
+    last = last if last < end / 3 else end  # only the beginning of a long run
     later = [c.later()["log_joint"] / n_rows for c in chains]
     best = max(np.quantile(v, 0.95) for v in later)
     finest = max(min(float(np.ptp(np.quantile(v, (0.05, 0.95)))) for v in later), 1e-9 * abs(best) + 1e-300)
@@ -150,7 +150,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
 
 
 def _schedule(chains: Sequence[Chain]) -> str:
-    """Name the schedule by which rows were added, where it was alike in all chains."""
+    """Name the schedule by which rows were added, if it was the same in all chains."""
     plans = {(a.schedule, a.passes) for a in (c.config.of(Anneal) for c in chains if c.growth)}
     schedule, passes = plans.pop()
     if plans or not isinstance(schedule, str) or schedule == "seconds":
@@ -167,9 +167,9 @@ def chains_compared(
     scalars: Sequence[Scalar] = SCALARS,
     title: str = "Same clustering?",
 ):
-    """Agreement of chains on the clustering, or on views (C, C), the diagonal being the two halves of a chain; and, on
-    the same lines, where each chain is in log joint, held-out score, numbers of views and clusters, and entropy: mean
-    and 5 to 95 % of its draws."""
+    """Draw the chains' agreement on the clustering or on views (C, C), the diagonal comparing the two halves of a
+    chain; and, in the same rows, each chain's log joint, held-out score, numbers of views and clusters, and entropy:
+    mean and 5 to 95 % of its draws."""
     from matplotlib import colormaps
 
     n = len(summaries)
@@ -243,7 +243,7 @@ def chains_compared(
 
 @styled
 def cluster_sizes(views: Mapping[str, np.ndarray], n_rows: int):
-    """Posterior of the ordered cluster sizes: mean with 5-95 % interval; (D, most) rows of each view, by its title."""
+    """Draw the posterior of the ordered cluster sizes: mean with 5-95 % interval. views: sizes (D, most) by title."""
     summed = {title: _sizes(ordered) for title, ordered in views.items()}
     widest, many = max(len(mean) for mean, *_ in summed.values()), len(summed) > 1
     width = max(6.5, min(12.0, 2.0 + 0.28 * widest * (2 if many else 1)))
@@ -264,7 +264,7 @@ def cluster_sizes(views: Mapping[str, np.ndarray], n_rows: int):
 
 
 def _sizes(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, 5 and 95 % points, of the clusters that a draw has on average."""
+    """Return means, 5 and 95 % points of the sizes, of as many clusters as an average draw has."""
     low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
     mean = ordered.mean(axis=0)
     shown = int(np.count_nonzero(mean >= 0.5)) or 1
@@ -274,7 +274,7 @@ def _sizes(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _size_panel(axes, mean: np.ndarray, low: np.ndarray, high: np.ndarray, n_rows: int) -> None:
     rank = np.arange(1, len(mean) + 1)
     label = "5 % to 95 % of the draws"
-    if len(rank) > BARS:  # thinner than a dot, and each drawn by itself
+    if len(rank) > BARS:  # separate bars would be thinner than a dot
         axes.fill_between(rank, mean, 0.7, step="mid", color="#9dbfe0", label="posterior mean")
         axes.vlines(rank, low, np.maximum(high, low), color="#1f4e79", linewidth=0.5, label=label)
     else:
@@ -296,7 +296,7 @@ def _size_panel(axes, mean: np.ndarray, low: np.ndarray, high: np.ndarray, n_row
 
 @styled
 def held_out(chains: Sequence[Chain]):
-    """Held-out log predictive density a row: of each draw, and of the average over the draws so far."""
+    """Draw the held-out log predictive density per row: of each draw, and of the average over the draws so far."""
     from matplotlib.lines import Line2D
 
     figure = plot(10.0, 3.9)

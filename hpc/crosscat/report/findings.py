@@ -1,4 +1,4 @@
-"""The views, clusters and groups of a summary, as a comparison with other runs takes them."""
+"""Views, clusters and groups of a summary, in the form for comparison with other runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mpibayes.hpc.report.findings import Findings, Grouping, GroupLevel
 
 
 def findings(p: RunSummary) -> Findings | None:
-    """A run's groupings; None where no draw of the labels was kept."""
+    """Return a run's groupings; None if no draw of the labels was kept."""
     if not p.views:
         return None
     views = [_grouping(view) for view in p.views]

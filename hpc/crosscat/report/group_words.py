@@ -1,4 +1,4 @@
-"""Groups of clusters in the words of the verdict."""
+"""Sentences about groups of clusters for the verdict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.text import counted, percent
 
-VIEWS_SAID = 3  # views of which the verdict says the levels
-NAMES_SAID = 8  # groups of a level that the verdict names
-JOINED = 3  # of a coarser one, of the first view
-NAMED = 3  # columns of a view
+VIEWS_SAID = 3  # views whose levels the verdict describes
+NAMES_SAID = 8  # most groups of a level that the verdict names
+JOINED = 3  # most groups of a coarser level that it names, in the first view
+NAMED = 3  # columns named per view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
 ONE = "No groups of rows were found; use the predictions"
@@ -27,8 +27,8 @@ def usable(p: RunSummary) -> bool:
 
 
 def sentences(p: RunSummary) -> list[str]:
-    """Say for the verdict which groups can be used; views with natural levels come first, and summaries are left to the
-    sections of the views that have such levels. Where there are none in any view, a sentence says so of all."""
+    """Say for the verdict which groups can be used. Views with natural levels come first; for them, summaries are left
+    to the views' sections. If no view has usable groups, one sentence says so for all."""
     views = [view for view in p.views if view.levels]
     if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
         return [groups.NOWHERE]
@@ -57,8 +57,8 @@ def _has(view: ViewSummary, what: str) -> bool:
 
 
 def _with_names(view: ViewSummary, given: Sequence[str], most: int) -> list[str]:
-    """The sentences about levels; that of the level shown first is followed by its groups, if these are few and can be
-    used, and natural levels of at most so many groups, which join some of these, by theirs."""
+    """Add names of groups to the sentences about levels: after the level shown first its groups, if few and usable, and
+    after natural levels of at most `most` groups, which join some of these, theirs."""
     shown = groups.first(view.levels)
     if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
         return [*given]
@@ -74,11 +74,11 @@ def _names_of(shown: ShownLevel) -> str:
 
 
 def first_columns(view: ViewSummary, most: int = NAMED, shown: Callable[[str], str] = str) -> str:
-    """The first columns of a view, as they are to be shown, and the number of the others."""
+    """Name the first columns of a view, formatted by `shown`, and count the rest."""
     names = view.names
     return ", ".join(map(shown, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def title(shown: ShownLevel) -> str:
-    """The number of groups of a level, and whether they are natural."""
+    """Describe the number of groups of a level, and whether they are natural."""
     return counted(shown.level.n, "natural group" if shown.level.natural else "group")

@@ -1,4 +1,4 @@
-"""The groups of each level of a view, with names and traits; the levels in words, the most useful first."""
+"""Groups at each level of a view, with names and traits; descriptions of levels, the most useful first."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.report.document import Levels, Numbers
 from mpibayes.text import counted, enumerated
 
-COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
-DETAILED = 8  # groups of a level whose columns the page has
-SAID = 3  # levels in sentences, of a kind
+COMPARED = 12  # most groups of a level named by contrast with each other; more are contrasted with all rows
+DETAILED = 8  # most groups of a level for which the page shows all columns
+SAID = 3  # levels in sentences, per kind
 REST = "all other rows"
-BEFORE = dict(pairwise(reversed(OFFERED)))  # each number of groups offered and the next smaller one
+BEFORE = dict(pairwise(reversed(OFFERED)))  # the next smaller number of groups offered
 NOWHERE = "No natural groups of rows in any view: whatever their number, another run would draw other lines."
 NONE = "No natural groups"
 EVERY = f"{NONE}: whatever their number, another run would draw other lines."
@@ -46,10 +46,10 @@ class GroupLine:
     population_error: float = np.nan
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, eq=False)  # == of arrays is no single bool
 class ShownLevel:
-    """A level with the names of its groups; whole: all columns in them, of levels of few groups. pattern_of (N,): the
-    pattern of each training row, whose group the level has."""
+    """A level with the names of its groups. whole: all columns in the groups, if these are few. pattern_of (N,):
+    pattern of each training row; the level maps patterns to groups."""
 
     level: Level
     groups: list[GroupLine]
@@ -58,14 +58,14 @@ class ShownLevel:
 
     @property
     def labels(self) -> np.ndarray:
-        """The group of each training row, int64 (N,), from 0."""
+        """Group of each training row, int64 (N,), from 0."""
         return self.level.groups[self.pattern_of]
 
 
 def shown_levels(
     tree: ViewLevels, mine: OfColumns, hyper, shared: Shared, beside: BesideLinks, weights: np.ndarray | None = None
 ) -> list[ShownLevel]:
-    """The levels that a report offers, few groups first. weights (N,): survey weights of the training rows."""
+    """Return the levels that a report offers, few groups first. weights (N,): survey weights of the training rows."""
     return [shown_level(tree, level, mine, hyper, shared, beside, weights) for level in tree.offered()]
 
 
@@ -73,7 +73,7 @@ def shown_level(
     tree: ViewLevels, level: Level, mine: OfColumns, hyper, shared: Shared, beside: BesideLinks,
     weights: np.ndarray | None = None,
 ) -> ShownLevel:  # fmt: skip
-    """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
+    """Return one level with its groups. hyper: of the representative draw, whose prior smooths categories' shares."""
     tallies = {t.column.name: t for t in tree.cells(level)}
     statistics, numbers = _statistics(mine, tallies), _numbers(tallies)
     every, few = np.arange(level.n), level.n <= COMPARED
@@ -106,7 +106,7 @@ def shown_level(
 
 
 def _statistics(mine: OfColumns, tallies: dict[str, Tally]) -> SimpleNamespace:
-    """Sizes and categories as `profiles.each_profile` takes them, in rows of an average draw."""
+    """Return sizes and counts of categories for `profiles.each_profile`, in rows of an average draw."""
     of = [tallies[c.name].counts for c in mine.components.categorical.columns]
     size = next(iter(tallies.values())).counts.sum(axis=0)
     return SimpleNamespace(size=size, levels=np.concatenate(of) if of else np.zeros((0, len(size))))
@@ -121,14 +121,14 @@ def _numbers(tallies: dict[str, Tally]) -> dict[str, profiles.Numbers]:
 
 
 def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
-    """The level that is shown first, see `level.first_level`."""
+    """Return the level that is shown first, see `level.first_level`."""
     level = first_level([shown.level for shown in levels])
     return next((shown for shown in levels if shown.level is level), None)
 
 
 def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: bool = True) -> list[str]:
-    """Say which levels can be used: natural ones, so many in sentences of their own, then usable ones; without
-    summaries only where none is natural, and not how far they are from it."""
+    """Say which levels can be used: natural ones, the first `spelled_out` in a sentence each, then usable ones. Without
+    summaries, usable ones only if none is natural, and not how far they are from natural."""
     of = [shown.level for shown in levels]
     if not of:
         return []
@@ -165,7 +165,7 @@ def judged(levels: Sequence[ShownLevel]) -> bool:
 
 
 def _numbers_of(levels: Sequence[Level]) -> str:
-    """2 to 5, 7 and 8 groups. Of many groups few numbers are offered, and those between two of them are passed over."""
+    """Describe numbers of groups: 2 to 5, 7 and 8 groups. A range may skip numbers that are not offered."""
     runs: list[list[int]] = []
     for n in (level.n for level in levels):
         if runs and BEFORE.get(n) == runs[-1][-1]:

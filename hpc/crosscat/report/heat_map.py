@@ -1,4 +1,4 @@
-"""The picture of cluster profiles: the clusters in the columns that tell them apart."""
+"""Picture of cluster profiles: clusters in the columns that distinguish them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mpibayes.hpc.report.drawing import FAINT, INK, MOST_LETTERS, cut, plot, sho
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
-LEVEL_LETTERS = 15  # of a line of a level's name
+LEVEL_LETTERS = 15  # per line of a level's name
 ATOMS = re.compile(r" \(.* or another value\)'*$")  # see `io.recording.levels`
-LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word goes on in the next line
-LEVEL_LINES = 8  # that is more than the longest that people write
-NAME_LETTERS = 30  # of a line of a column's name, above
-NAME_BESIDE = 32  # of a line of a cluster's name
+LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word may break
+LEVEL_LINES = 8  # more than real names of levels need
+NAME_LETTERS = 30  # per line of a column's name, above
+NAME_BESIDE = 32  # per line of a cluster's name
 
 
 @styled
@@ -34,11 +34,11 @@ def heat_map(
     n_clusters: int,
     of: Sequence[ColumnProfile],
 ):
-    """Profiles of the largest clusters (rows) in the columns that tell them apart best, `columns` of all, `of`.
+    """Draw profiles of the largest clusters (rows) in `columns`, those of all columns `of` that distinguish them best.
 
-    `sizes` (K',) rows and `names` of the clusters to show, the largest first, of `n_clusters`. Real and count columns:
-    standardised mean. The others: their most over-represented level, or run of levels in order, and its probability,
-    the colour being by how much that exceeds the probability among all rows.
+    sizes (K',), names: of the clusters to show, the largest first, of `n_clusters`. Real and count columns show the
+    standardised mean; other columns their most over-represented level, or run of ordered levels, and its probability,
+    coloured by its excess over the probability among all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
@@ -85,7 +85,7 @@ def heat_map(
     for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
         axes.text(x, -0.08, word, ha="right", va="bottom", fontsize=8, color=FAINT)
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
-    telling = {c.title for c in of if np.any(c.divergence[: len(sizes)] >= TELLING)}  # of a column with atoms one part
+    telling = {c.title for c in of if np.any(c.divergence[: len(sizes)] >= TELLING)}  # of a column with atoms, one part
     n_shown, n_columns = len({c.title for c in shown}), len({c.title for c in of})
     alike = n_columns - len(telling)
     words = (
@@ -99,12 +99,12 @@ def heat_map(
 
 
 def _of(shown: int, n: int) -> str:
-    """All 7, or 7 of 12."""
+    """Format a count out of a total: all 7, or 7 of 12."""
     return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
 
 
 def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
-    """Colour and lines of text of one cell. A cell much like all rows stays empty."""
+    """Return colour and lines of text of one cell. A cell much like all rows stays empty."""
     if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
         return EMPTY, []
     if c.missing[k] > 0.5:
@@ -131,8 +131,8 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
 
 
 def _head(name: str) -> list[str]:
-    """A column's name on one line, two or three: more would touch the next column's. Of one that says which atom of
-    many a cell is, they are not listed."""
+    """Break a column's name into at most three lines: more would touch the next column's. A list of many atoms in the
+    name is left out."""
     name = visible(name)
     if len(name) > NAME_LETTERS:
         name = cut(ATOMS.sub(" (which value)", name))
@@ -140,7 +140,7 @@ def _head(name: str) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """A level's name on lines of LEVEL_LETTERS."""
+    """Break a level's name into lines of LEVEL_LETTERS."""
     words = (LATER.sub(" ", word) if len(word) > LEVEL_LETTERS else word for word in visible(text).split(" "))
     lines = textwrap.wrap(" ".join(words), LEVEL_LETTERS, break_on_hyphens=False) or ['""']
     rest = "".join(lines[LEVEL_LINES - 1 :])
@@ -161,7 +161,7 @@ def rectangle(x: float, y: float, colour, height: float = 1.0, margin: float = 0
 
 
 def _keys(figure, place, looks) -> None:
-    """The colour scales, below the map; None for one that is not needed."""
+    """Draw the colour scales below the map. looks: None for a scale that is not needed."""
     width, height = place
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
@@ -186,7 +186,7 @@ def _keys(figure, place, looks) -> None:
 
 
 def _brief(x: float) -> str:
-    """A number in a cell of the heat map: at most six letters."""
+    """Format a number for a cell of the heat map: at most six letters."""
     if not np.isfinite(x):
         return ""
     size = abs(x)

@@ -1,4 +1,4 @@
-"""Groups of clusters in the report: the slider from few groups to all clusters, and the level shown first."""
+"""Groups of clusters in the report: slider from few groups to all clusters, and the level shown first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CERTAIN = Field("certain", "share", "of its rows: in the same group in every cha
 
 
 def section(p: RunSummary, view: ViewSummary, on: str = "both") -> Section:
-    """The levels of a view: in sentences, the first of them on paper, and the slider."""
+    """Return the section on a view's levels: sentences, the first level on paper, and the slider."""
     first, tables = groups.first(view.levels), [_table(shown) for shown in view.levels]
     k = len(view.representative.sizes)
     stops = Stops(
@@ -50,7 +50,7 @@ def _heading(p: RunSummary, view: ViewSummary, sentences: list[str]) -> Any:
 
 
 def top(view: ViewSummary, heading: str, most: int) -> Table:
-    """The groups of the level that is shown first, for the terminal."""
+    """Return the groups of the level shown first, for the terminal."""
     shown = groups.first(view.levels)
     doubt = ", on which the chains disagree" if shown.level.judged and not groups.any_usable([shown]) else ""
     table = _table(shown)

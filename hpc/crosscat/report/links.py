@@ -1,5 +1,5 @@
-"""Links of a mixture in its report: which pairs of columns stay dependent inside clusters, how sure that is, and how
-much one says of the other (docs/links.md)."""
+"""Links of a mixture in its report: pairs of columns that stay dependent inside clusters, with their certainty and the
+gain in predicting one from the other (docs/links.md)."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.io.segments import read_blocks
 from mpibayes.text import counted, percent
 
-SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
-SHOWN = 40  # pairs
-MOST = 0.5  # of all draws
-LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
-PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
+SURE = 0.9  # share of a chain's draws in which a sure pair is linked
+SHOWN = 40  # most pairs shown
+MOST = 0.5  # share of all draws above which a pair is linked in most
+LEAST = 0.1  # share of all draws below which linked pairs are left out
+PRIOR = 0.5  # pseudo-count of a level in a pair's gain
 LETTERS = 32
 TINY = 1e-300
-OFTEN = 0.05  # share of the rows that a level has which is an example
-AT_ONCE = 1 << 24  # counts of pairs that are held together
+OFTEN = 0.05  # least share of the rows of a level used as an example
+AT_ONCE = 1 << 24  # counts of pairs in memory together
 
 
 @dataclass(frozen=True)
 class LinkedPair:
-    """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share
-    in each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in
-    words. line: whether the child is a number."""
+    """Two columns, linked in a share of the draws. child, parent: as in most draws. by_chain: share in each chain.
+    gain: nats per row by which the parent improves prediction of the child within clusters. example: a phrase. line:
+    True if the child is a number."""
 
     child: str
     parent: str
@@ -57,7 +57,7 @@ class LinkedPair:
 
     @property
     def sure(self) -> str:
-        """In how many of the chains the link is sure."""
+        """Number of chains in which the link is sure, in words."""
         n, every = sum(share >= SURE for share in self.by_chain), len(self.by_chain)
         if n == every:
             return "all chains" if every > 1 else "yes"
@@ -66,8 +66,8 @@ class LinkedPair:
 
 @dataclass(frozen=True)
 class Links:
-    """Linked pairs, those first that say most; n_draws: of all chains together. whole: the table's column of each,
-    where one may be which atom of it a cell has."""
+    """Linked pairs, the largest gains first. n_draws: of all chains together. whole: the table's column of each column,
+    which may be the atoms' part of it."""
 
     pairs: Sequence[LinkedPair]
     n_draws: int
@@ -75,12 +75,12 @@ class Links:
 
     @property
     def often(self) -> list[tuple[str, str]]:
-        """(child, parent) of the pairs that are linked in most draws."""
+        """Pairs (child, parent) linked in most draws."""
         return [(pair.child, pair.parent) for pair in self.pairs if pair.share > MOST]
 
     @property
     def of_table(self) -> list[tuple[str, str]]:
-        """The same as columns of the table, but for numbers that lean on others."""
+        """Pairs linked in most draws as columns of the table, except those whose child is a number."""
         often = [pair for pair in self.pairs if pair.share > MOST and not pair.line]
         return [(self.whole[pair.child], self.whole[pair.parent]) for pair in often]
 
@@ -91,8 +91,8 @@ class Links:
 
 
 def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) -> Links | None:
-    """The links of a run; None where it has none by its configuration. views: names of the table's columns, and the
-    partition (N,) for the gains of pairs whose child is one of them."""
+    """Return the links of a run; None if its configuration excludes links. views: names of the table's columns, and the
+    partition (N,) for the gains of pairs whose child is one of these columns."""
     if not has_links(run.chains):
         return None
     each = [_parents(chain) for chain in run.chains]
@@ -136,27 +136,27 @@ def has_links(chains: Sequence[Chain]) -> bool:
 
 
 def _parents(chain: Chain) -> np.ndarray:
-    """Parents of all columns in the kept draws of a chain after burn-in, (draws, C)."""
+    """Read the parents of all columns in a chain's kept draws after burn-in, (draws, C)."""
     kept = checkpoint.kept(chain.folder, FOLDER)
     blocks = [block["links"] for block in read_blocks(chain.folder / FOLDER, ("links",), chain.burn_in, kept)]
     return np.concatenate(blocks).astype(np.int64) if blocks else np.zeros((0, 0), np.int64)
 
 
 def _shares(parents: np.ndarray) -> np.ndarray:
-    """Share of the draws in which each column (row) leans on each other one (column), (C, C)."""
+    """Return the share of draws in which column i depends on column j, (C, C)."""
     c = parents.shape[1]
     return (parents[:, :, None] == np.arange(c)).mean(axis=0)
 
 
 def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]) -> list[tuple[float, str]]:
-    """Gain and example of each (child, parent), by a pass over the table for as many as there is room for."""
+    """Return gain and example of each (child, parent), by passes over the table, each for as many pairs as fit."""
     contexts = run.contexts
     coding = Coding(run.columns, np.full(len(run.columns), ROOT), contexts)
     place = {column.name: i for i, column in enumerate(run.columns)}
     k = int(labels.max()) + 1
     sizes = [(k, int(contexts[p.name].max()) + 1, len(c.levels) + 1) for c, p in pairs]
     result: list[tuple[float, str]] = []
-    while len(result) < len(pairs):  # as many at once as there is room for
+    while len(result) < len(pairs):  # as many at once as fit in memory
         first, total = len(result), np.cumsum([np.prod(size) for size in sizes[len(result) :]])
         subset = slice(first, first + max(1, int(np.searchsorted(total, AT_ONCE, side="right"))))
         counts = [np.zeros(np.prod(size), np.int64) for size in sizes[subset]]
@@ -176,7 +176,8 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
 def _gains_of_lines(
     run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]
 ) -> list[tuple[float, str]]:
-    """The same of pairs of numbers, by the rows that have both: the correlation within clusters is the example."""
+    """Return gains and examples of pairs of numbers, from the rows with both: the example is the correlation within
+    clusters."""
     if not pairs:
         return []
     k, result = int(labels.max()) + 1, []
@@ -193,7 +194,7 @@ def _gains_of_lines(
 def _gains_of_children(
     run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]
 ) -> list[tuple[float, str]]:
-    """The same of numbers that lean on columns with levels: means of the number are the example."""
+    """Return gains and examples of numbers that depend on columns with levels: the example is means of the number."""
     if not pairs:
         return []
     names, parents = {child.name for child, _ in pairs}, {parent.name for _, parent in pairs}
@@ -214,7 +215,7 @@ def _gains_of_children(
 
 
 def _means(child: Column, parent: Column, rows: Sequence[Rows]) -> str:
-    """The mean of a number at the levels of its parent where it is greatest and least, of those that many rows have."""
+    """Describe the greatest and least mean of a number by level of its parent, among levels of many rows."""
     x = np.concatenate([getattr(part, child.block)[:, child.index] for part in rows])
     u = np.concatenate([getattr(part, parent.block)[:, parent.index] for part in rows]).astype(np.intp)
     x = recorded(child, None, x) if child.kind == "real" else x
@@ -234,7 +235,7 @@ def _number(x: float) -> str:
 
 
 def _evidence(n: np.ndarray) -> float:
-    """Log marginal likelihood of counts (groups, V), with Dirichlet(PRIOR) in each group."""
+    """Return the log marginal likelihood of counts (groups, V), with Dirichlet(PRIOR) in each group."""
     v = n.shape[1]
     of_groups = (
         gammaln(v * PRIOR) - gammaln(v * PRIOR + n.sum(axis=1)) + (gammaln(PRIOR + n) - gammaln(PRIOR)).sum(axis=1)
@@ -243,7 +244,7 @@ def _evidence(n: np.ndarray) -> float:
 
 
 def _example(child: Column, parent: Column, contexts: np.ndarray, n: np.ndarray) -> str:
-    """The level of the parent and that of the child that most rows go together with more than by chance. n (U, V)."""
+    """Describe the levels of parent and child whose joint count exceeds independence the most. n (U, V): counts."""
     rows, everywhere = n.sum(axis=1, keepdims=True), n.sum(axis=0) / max(n.sum(), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         more = np.where(n > 0, n - rows * everywhere, 0.0)
@@ -256,7 +257,7 @@ def _example(child: Column, parent: Column, contexts: np.ndarray, n: np.ndarray)
 
 
 def _in_words(parent: Column, level: int) -> str:
-    """A level of a parent, or an atom or a bin of a number."""
+    """Describe a level of a parent, or an atom or bin of a number."""
     if parent.levels:
         return cut(parent.levels[level])
     if level < len(parent.atoms):
@@ -268,7 +269,7 @@ def _in_words(parent: Column, level: int) -> str:
 
 
 def sentences(links: Links | None) -> list[str]:
-    """The links in the verdict."""
+    """Return the verdict's sentences about links."""
     if links is None:
         return []
     sure = links.sure
@@ -281,7 +282,7 @@ def sentences(links: Links | None) -> list[str]:
 
 
 def section(links: Links, figures: Sequence[Figure]) -> Section:
-    """Pairs of columns that stay dependent inside clusters."""
+    """Return the section on pairs of columns that stay dependent inside clusters."""
     fields = (
         Field("column", "text"), Field("depends on", "text", "its parent, in most draws"),
         Field("draws", "share", "in which the two are linked, either way"),
@@ -299,8 +300,8 @@ def section(links: Links, figures: Sequence[Figure]) -> Section:
 
 @styled
 def forest_picture(links: Links):
-    """Linked columns as indented lists: each column below the one that it leans on in most draws. A line is as wide as
-    the share of the draws is large."""
+    """Draw linked columns as indented lists, each column below its parent in most draws. The width of a line shows the
+    share of the draws."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
         if pair.share > MOST:

@@ -1,4 +1,4 @@
-"""Short names of clusters, and all columns of many clusters, as the page shows them."""
+"""Short names of clusters, and profiles of all columns in many clusters, for the page."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile, Trait, trait
 from mpibayes.hpc.report.document import Levels, Numbers
 
-MOST_LEVELS = 24  # of a column that are kept
-FEW_TRAITS = 3  # of a cluster beyond those that are compared with each other
+MOST_LEVELS = 24  # most levels kept per column
+FEW_TRAITS = 3  # traits of a cluster beyond those compared with each other
 NAMELESS = "much like all rows"
 
 
 def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]:
-    """A name for each cluster, of at most so many of its traits: what it has before what it lacks, and, as far as its
-    traits allow, one that no cluster before it has."""
+    """Name each cluster by at most `most` of its traits, present before lacking, different from all names before it if
+    its traits allow."""
     taken: set[str] = set()
     names = []
     for of_cluster in traits:
@@ -31,7 +31,7 @@ def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]
 
 
 def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
-    """A column in the clusters shown, against all rows; of many levels those that some cluster has more or less of."""
+    """Compare a column in the clusters shown with all rows; of many levels, keep those that differ in some cluster."""
     name = f"{c.title} (which value)" if c.p is not None and c.title != c.name else c.title
     missing = {"missing": c.missing, "missing_overall": c.missing_overall} if c.missing_overall > 0 else {}
     if c.p is None:
@@ -49,8 +49,9 @@ def most_telling(
     profiles: Callable[[], Iterable[ColumnProfile]], columns: Sequence[Levels | Numbers], clusters: np.ndarray,
     repeated: np.ndarray | None = None,
 ) -> list[list[Trait]]:  # fmt: skip
-    """Columns in which each of these clusters is farthest from all rows, at most FEW_TRAITS, the farthest first.
-    profiles: makes those of the columns, in order. repeated (C, K): columns that follow from others in a cluster."""
+    """Return, for each cluster, traits in the columns where it is farthest from all rows, at most FEW_TRAITS, the
+    farthest first. profiles: yields the columns' profiles, in order. repeated (C, K): mask of columns that follow from
+    others in a cluster."""
     if not len(clusters) or not columns:
         return [[] for _ in clusters]
     apart = np.stack([c.apart for c in columns])

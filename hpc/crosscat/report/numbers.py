@@ -1,4 +1,4 @@
-"""The report of a mixture, or of a cross-categorization, for programs: summary.json."""
+"""Report of a mixture or a cross-categorization for programs: summary.json."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, View
 from mpibayes.hpc.crosscat.report.tables import first_exact
 from mpibayes.hpc.report.tables import finite, machine_scalars, settled_json, summary_json
 
-WRITTEN = 300  # columns of which summary.json has every pair
-UNCERTAIN = 100  # pairs of columns listed there
+WRITTEN = 300  # most columns for which summary.json has every pair
+UNCERTAIN = 100  # most pairs of columns listed as uncertain
 
 
 def numbers(p: RunSummary) -> dict[str, Any]:
-    """summary.json."""
+    """Return the contents of summary.json."""
     run = p.run
     document = summary_json(
         run,
@@ -77,7 +77,7 @@ def _agreement(p: RunSummary, a: Agreement) -> dict[str, Any]:
 
 
 def _view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
-    """The representative partition of the rows in a view, and its clusters."""
+    """Describe the representative partition of the rows in a view, and its clusters."""
     r, ordered = view.representative, view.ordered
     low, high = np.quantile(ordered, (0.05, 0.95), axis=0)
     return {
@@ -109,7 +109,7 @@ def _view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
 
 
 def _level(shown: ShownLevel) -> dict[str, Any]:
-    """A level of groups of the clusters; null where one chain leaves it open."""
+    """Describe a level of groups of clusters; null where a single chain cannot judge."""
     level = shown.level
     judged = level.judged
     return {
@@ -130,7 +130,7 @@ def _level(shown: ShownLevel) -> dict[str, Any]:
 
 
 def _one_of_several(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
-    """A view of several: which columns of the table it has, too, and how sure that is."""
+    """Describe one of several views: also its columns of the table, and their certainty."""
     d, members = p.dependence, p.dependence.of(i)
     document = _view(p, view)
     document["profiles"] = document.pop("columns")
@@ -154,7 +154,7 @@ def _links(links: Links) -> dict[str, Any]:
 
 
 def _dependence(d: Dependence) -> dict[str, Any]:
-    """The least certain pairs, and all of them where the columns are not too many for a text."""
+    """Describe the least certain pairs, and all pairs if the columns are not too many for a text."""
     document = {
         "draws": d.n_draws,
         "uncertain": [

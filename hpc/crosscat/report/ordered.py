@@ -1,7 +1,7 @@
-"""Traits of ordered categories: where on the scale the rows of a cluster are.
+"""Traits of ordered categories: position of a cluster's rows on the scale.
 
-"q05 high (4 or 5), 69 %": the run of neighbouring levels, half the scale at most, whose share of
-the cluster diverges most from its share of all rows.
+"q05 high (4 or 5), 69 %": the run of neighbouring levels, at most half the scale, whose share in the cluster diverges
+most from its share in all rows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from mpibayes.text import percent
 
 
 def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
-    """The first and the last level of that run, of which the cluster has more than all rows. p, q (V,): shares of the
-    cluster and of all rows, levels in order, q positive where p is."""
+    """Return the first and last level of that run, which is over-represented in the cluster. p, q (V,): shares in the
+    cluster and in all rows, levels in order, q positive where p is."""
     best, chosen = -1.0, (0, 0)
     cumulative = np.concatenate([[[0.0, 0.0]], np.cumsum([p, q], axis=1).T])
     n, longest = len(p), max(len(p) // 2, 1)
     runs = [(i, j) for i in range(n) for j in range(i, min(i + longest, n))]
-    for i, j in sorted(runs, key=lambda run: run[0] > 0 and run[1] < n - 1):  # on a tie an end of the scale
+    for i, j in sorted(runs, key=lambda run: run[0] > 0 and run[1] < n - 1):  # ties go to an end of the scale
         here, all_rows = np.clip(cumulative[j + 1] - cumulative[i], 1e-12, 1.0 - 1e-12)
         if here > all_rows:
             gain = here * np.log(here / all_rows) + (1 - here) * np.log((1 - here) / (1 - all_rows))
@@ -30,17 +30,17 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
 
 
 def place(first: int, last: int, n: int) -> str:
-    """Name the place of a run on a scale of n levels."""
+    """Name the position of a run on a scale of n levels."""
     return "low" if first == 0 else "high" if last == n - 1 else "in the middle"
 
 
 def named(levels: Sequence[str]) -> str:
-    """4; 4 or 5; 3 to 5."""
+    """Format a run of levels: 4; 4 or 5; 3 to 5."""
     if len(levels) <= 2:
         return " or ".join(levels)
     return f"{levels[0]} to {levels[-1]}"
 
 
 def in_words(where: str, levels: Sequence[str], share: float, plain: float) -> str:
-    """high (4 or 5), 69 %; without a share where nearly all rows, more than `plain`, are there."""
+    """Format a trait: high (4 or 5), 69 %; without the share if it is at least `plain`."""
     return f"{where} ({named(levels)})" + ("" if share >= plain else f", {percent(share)}")

@@ -1,5 +1,5 @@
-"""The outcome in the report: what sets each cluster of the representative partition apart from all rows, and the global
-coefficients, each with the interval of its draws."""
+"""The outcome in the report: effect of each cluster of the representative partition against all rows, and the global
+coefficients, each with a posterior interval."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ LEAST = 0.02
 
 @dataclass(frozen=True)
 class Effects:
-    """of_clusters (R, 3): eta of a cluster less that of all rows, at the mean of the slopes' predictors; of_covariates
-    (D, 3): coefficients; each at POINTS of its draws. names, against: of the covariates' predictors.
-    observed (R + 1,): mean outcome of the rows that have one (NaN: none has), of all rows last; known (R + 1,): how
-    many these are.
-    scale: of a number, its median, or NaN.
-    plain (D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are no
-    columns of the mixture, and whose mean differs between clusters. scores: None where no row is held out."""
+    """Effects at POINTS of their draws. of_clusters (R, 3): eta of a cluster minus that of all rows, at the mean of the
+    slopes' predictors; of_covariates (D, 3): coefficients. names, against: of the covariates' predictors.
+    observed (R + 1,): mean outcome of the rows with an outcome, of all rows last (NaN without any); known (R + 1,):
+    number of these rows. scale: posterior median, of a numeric outcome; else NaN.
+    plain (D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are not
+    columns of the mixture and whose mean differs between clusters. scores: None if no row is held out."""
 
     of: Outcomes
     of_clusters: np.ndarray
@@ -53,13 +52,13 @@ class Effects:
         return self.of.columns.likelihood.ratio
 
     def shown(self, effects: np.ndarray) -> np.ndarray:
-        """Effects as ratios, or in units of the table."""
+        """Return effects as ratios, or in units of the table."""
         return np.exp(effects) if self.ratio else effects * self.of.columns.centre_and_unit[1]
 
 
 def effects_of(run: Posterior, r: Representative) -> Effects | None:
-    """Effects in the clusters of a partition, averaged over the clusters of each draw that its rows are in; None where
-    there is no outcome, or no draw after burn-in."""
+    """Return the effects in the clusters of a partition, averaged over its rows' clusters in each draw; None without an
+    outcome or a draw after burn-in."""
     of, kept = run.outcomes, evenly(run.kept(), DRAWS)
     if of is None or not kept:
         return None
@@ -85,7 +84,7 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
 
 
 def _plain(of: Outcomes) -> np.ndarray:
-    """See `Effects.plain`."""
+    """Return `Effects.plain`."""
     plain, n = without_clusters(of), of.columns.covariates.n_predictors
     if plain is None:
         return np.full((n, len(POINTS)), np.nan)
@@ -94,7 +93,7 @@ def _plain(of: Outcomes) -> np.ndarray:
 
 
 def _apart(run: Posterior, of: Outcomes, labels: np.ndarray) -> list[str]:
-    """See `Effects.apart`: clusters explain LEAST of the variance of a predictor, beyond what chance explains."""
+    """Return `Effects.apart`: predictors whose variance clusters explain to more than LEAST, corrected for chance."""
     names, mine = [], {c.name for c in run.data.stored}
     for design, x in ((of.columns.slopes, of.answers.u), (of.columns.covariates, of.answers.w)):
         for term in design.terms:
@@ -105,8 +104,8 @@ def _apart(run: Posterior, of: Outcomes, labels: np.ndarray) -> list[str]:
 
 
 def _explained(x: np.ndarray, labels: np.ndarray) -> float:
-    """Share of the variance of x (n,) between clusters, less what is expected of labels that have nothing to do with
-    it."""
+    """Return the share of the variance of x (n,) that is between clusters, less its expectation under unrelated
+    labels."""
     size = np.bincount(labels)
     mean = np.bincount(labels, x) / size
     n, k, total = len(x), len(size), float(np.var(x, dtype=np.float64))
@@ -125,7 +124,7 @@ def _or_none(x: float) -> float | None:
 
 
 def warnings_of(e: Effects | None) -> list[str]:
-    """A warning of predictors that labels should know."""
+    """Return a warning of predictors that should be columns of the mixture."""
     if e is None or not e.apart:
         return []
     many = len(e.apart) > 1
@@ -137,7 +136,7 @@ def warnings_of(e: Effects | None) -> list[str]:
 
 
 def section(e: Effects, lines: Sequence[Any]) -> Section:
-    """lines: of the representative partition's clusters."""
+    """Return the outcome's section. lines: of the representative partition's clusters."""
     likelihood, name = e.of.columns.likelihood, e.of.name
     what = f"probability of {e.of.columns.column.levels[1]}" if likelihood.of_classes else "mean"
     words = (
@@ -181,7 +180,7 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
 
 
 def numbers(e: Effects) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the effects for summary.json."""
 
     def three(x: np.ndarray) -> dict[str, float]:
         return dict(zip(("q05", "q50", "q95"), e.shown(x).tolist()))

@@ -1,4 +1,4 @@
-"""How well the clusters predict the outcome of held-out rows, beside regressions that know no clusters."""
+"""Scores of the clusters' predictions of held-out outcomes, compared with regressions without clusters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from mpibayes.io.rows import Rows
 from mpibayes.text import enumerated
 
 DRAWS = 50
-SCORED, FITTED = 20_000, 100_000  # rows at most, evenly from all
-WIDEST = 300  # predictors of the regression on all columns; those of the widest columns are left out beyond
+SCORED, FITTED = 20_000, 100_000  # most rows, evenly spaced
+WIDEST = 300  # most predictors in the regression on all columns; the widest columns are left out
 TENTHS = 10
-PIECE = 4_096  # rows that clusters are scored with at a time
+PIECE = 4_096  # rows scored at a time
 CLUSTERS, ALL_COLUMNS, COVARIATES, NONE = (
     "clusters and covariates", "regression on all columns", "regression on the covariates", "no predictors",
 )  # fmt: skip
@@ -33,9 +33,9 @@ CLUSTERS, ALL_COLUMNS, COVARIATES, NONE = (
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of the held-out rows that have an outcome. log_density: by the name of a model, log p(y | the rest) of
-    each row in nats, in units of the table, (n,). of_class: in the same way probabilities of the second class, (n,), of
-    an outcome that has two, which is `second` (n,) bool. left_out: columns without a place in the regression."""
+    """Scores of held-out rows with an outcome. log_density: by model, log p(y | the rest) of each row in nats, in units
+    of the table, (n,). of_class: by model, probability of the second class, (n,), for an outcome of two classes. second
+    (n,) bool: True for that class. left_out: columns left out of the regression."""
 
     log_density: dict[str, np.ndarray]
     of_class: dict[str, np.ndarray]
@@ -43,15 +43,15 @@ class Scores:
     left_out: Sequence[str] = ()
 
     def tenths(self, model: str) -> np.ndarray:
-        """Calibration, (T, 3): number of rows, mean probability and share of the second class in each tenth of the
-        rows, by their probability."""
+        """Return the calibration by tenths of the rows in order of probability, (T, 3): number of rows, mean
+        probability, and share of the second class."""
         p = self.of_class[model]
         parts = np.array_split(np.argsort(p, kind="stable"), min(TENTHS, len(p)))
         return np.array([[len(at), p[at].mean(), self.second[at].mean()] for at in parts])
 
 
 def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
-    """None where no row is held out, or none has an outcome, or its file is gone."""
+    """Score the held-out rows; None if no row is held out, none has an outcome, or their file is gone."""
     of = run.outcomes
     assert of is not None
     try:
@@ -79,23 +79,23 @@ def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
 
 
 def of_answers(answers: Answers) -> np.ndarray:
-    """Predictors of a regression on slopes and covariates alone, (n, q) float32."""
+    """Return the predictors of a regression on slopes and covariates alone, (n, q) float32."""
     return after_one(np.concatenate([answers.u, answers.w], axis=1))
 
 
 def after_one(x: np.ndarray) -> np.ndarray:
-    """Predictors (n, q) with an intercept's before them."""
+    """Prepend a column of ones, for the intercept, to predictors."""
     return np.concatenate([np.ones((len(x), 1), np.float32), x], axis=1)
 
 
 def without_clusters(of: Outcomes) -> Plain | None:
-    """The regression on slopes and covariates alone, of the training rows; None where no row has an outcome."""
+    """Fit the training rows' regression on slopes and covariates alone; None if no row has an outcome."""
     x, y = _sample(of.answers)
     return fit(of.columns.likelihood, x, y, of.columns.keys.degrees) if len(y) else None
 
 
 def _sample(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-    """Predictors and outcomes of some of the rows that have one."""
+    """Return predictors and outcomes of a sample of the rows with an outcome."""
     known = answers.take(_evenly(np.flatnonzero(~np.isnan(answers.y)), FITTED))
     return of_answers(known), known.y
 
@@ -108,7 +108,7 @@ def _evenly(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 def _held_out(run: Posterior, of: Outcomes) -> tuple[Rows, Answers, Rows] | None:
-    """Some held-out rows: cells as the mixture models them, outcomes, and cells of all columns as recorded."""
+    """Return a sample of held-out rows: cells as modelled, outcomes, and cells of all columns as recorded."""
     config, data = run.chains[0].config, of.data
     if config.heldout_path is not None:
         rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
@@ -125,7 +125,7 @@ def _held_out(run: Posterior, of: Outcomes) -> tuple[Rows, Answers, Rows] | None
 
 
 def _training(of: Outcomes, design: Predictors) -> tuple[np.ndarray, np.ndarray]:
-    """Predictors, after a 1, and outcomes of some training rows."""
+    """Return predictors, after a 1, and outcomes of a sample of training rows."""
     known = _evenly(np.flatnonzero(~np.isnan(of.answers.y)), FITTED)
     parts = [design.of_rows(of.data.rows_at(at)) for at in np.array_split(known, -(-len(known) // SCORED))]
     return after_one(np.concatenate(parts)), of.answers.y[known]
@@ -137,7 +137,7 @@ def _training(of: Outcomes, design: Predictors) -> tuple[np.ndarray, np.ndarray]
 def _by_clusters(
     run: Posterior, of: Outcomes, kept: Sequence[tuple[int, int]], rows: Rows, answers: Answers
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p(y | cells and predictors) and the expectation of y, averages over draws, (n,) each."""
+    """Return log p(y | cells and predictors) and the expectation of y, averaged over draws, (n,) each."""
     drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(evenly(kept, DRAWS))]
     of_cells, of_both, expected = (np.empty((len(drawn), len(rows))) for _ in range(3))
     for d, (draw, law) in enumerate(zip(drawn, run.laws(drawn), strict=True)):
@@ -156,7 +156,7 @@ def _by_clusters(
 
 
 def parts(s: Scores) -> list[list[Any]]:
-    """Scores of all models, and calibration, for the outcome's section."""
+    """Return the scores of all models, and calibration, for the outcome's section."""
     classes, ours = bool(s.of_class), s.log_density[CLUSTERS]
     what = "log loss" if classes else "log density"
     n = len(ours)
@@ -188,7 +188,7 @@ def parts(s: Scores) -> list[list[Any]]:
 
 
 def numbers(s: Scores) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the scores for summary.json."""
     ours, result = s.log_density[CLUSTERS], {}
     for name, of in s.log_density.items():
         error = float((of - ours).std(ddof=1) / np.sqrt(len(of))) if len(of) > 1 and name != CLUSTERS else None

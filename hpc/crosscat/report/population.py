@@ -1,4 +1,4 @@
-"""Shares of a population in the report, by survey weights: beside the shares of rows, where the table has weights."""
+"""Population shares in the report, by survey weights, next to shares of rows, if the table has weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIELDS = (
 
 
 def about(run: KeptChains, weights: np.ndarray | None) -> list[tuple[str, str]]:
-    """The line about the weights; none for a table without. weights (N,): those that are used."""
+    """Describe the weights; empty for a table without weights. weights (N,): weights in use."""
     if run.table.weight is None:
         return []
     name = f"'{run.table.weight}': the model is fitted to the rows as they are"
@@ -36,18 +36,18 @@ def about(run: KeptChains, weights: np.ndarray | None) -> list[tuple[str, str]]:
 
 
 def weighed(lines: Sequence) -> bool:
-    """True if clusters, or groups, have shares of a population."""
+    """True if clusters or groups have population shares."""
     return bool(lines) and not np.isnan(lines[0].population)
 
 
 def cells(line) -> list[float]:
-    """The share of a cluster, or of a group, and its standard error; on paper "12 % ± 0.8"."""
+    """Return the share of a cluster or group and its standard error; on paper "12 % ± 0.8"."""
     words = f"{percent(line.population)} ± {100.0 * line.population_error:.2g}"
     return [Rounded(line.population, words), line.population_error]
 
 
 def document(line) -> dict[str, float | None]:
-    """Shares in summary.json; {} without weights."""
+    """Return the shares for summary.json; {} without weights."""
     if np.isnan(line.population):
         return {}
     return {"population_share": line.population, "population_share_error": finite(line.population_error)}

@@ -1,5 +1,5 @@
-"""Profiles of clusters: how far the distribution of a column in each cluster is from that in all rows, as a
-Kullback-Leibler divergence in nats, and the words for it. Plain functions of arrays; nothing is read or printed here.
+"""Profiles of clusters: divergence of a column's distribution in each cluster from that in all rows (Kullback-Leibler,
+nats), and its description. Plain functions of arrays; nothing is read or printed here.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from mpibayes.io.rows import Column
 from mpibayes.io.spells import life_table
 from mpibayes.text import factor, percent, spread
 
-TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
+TELLING = 0.1  # nats: least divergence of a column that characterises a cluster
 TRAITS = 5  # columns named for each cluster
-NAMING = 2  # of them that its name has
-MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # of the picture, which has to fit a screen
-PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
-REST = "not "  # how what is not a column's only atom is called, see `io.recording.levels`
-ATOM_LETTERS = 8  # of an atom; a longer one is rounded to six digits
-NONE = 0.005  # of a level that fewer have: they do not have it
-LEVEL_LETTERS = 24  # of a level's name in the name of a cluster
-CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
+NAMING = 2  # of them that are in its name
+MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # most in the picture, which has to fit a screen
+PLAIN = 0.9  # share of a cluster's rows from which a level is named without its share
+REST = "not "  # prefix of the name for values other than a column's only atom, see `io.recording.levels`
+ATOM_LETTERS = 8  # longest atom; a longer one is rounded to six digits
+NONE = 0.005  # share of a cluster's rows below which it does not have a level
+LEVEL_LETTERS = 24  # longest name of a level in the name of a cluster
+CLOSE = 0.9999  # correlations are clipped to this when compared
 
 
 # --- profiles ---------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
 @dataclass
 class Numbers:
     """Observed cells of a real or count column in K clusters: counts (V, K) in the intervals between its `cuts`, mean
-    and scatter (sum of squares about the mean) (K,), 0 where there are none."""
+    and scatter (sum of squares about the mean) (K,), 0 without cells."""
 
     counts: np.ndarray
     mean: np.ndarray
@@ -56,15 +56,14 @@ class Numbers:
 class ColumnProfile:
     """One column in the K' clusters shown, against all rows.
 
-    divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together,
-    `missing_divergence` the part that is due to the share of missing cells. information: the shown clusters' share of
-    the mutual information between column and cluster. `alike` (K', K'): see `telling.likeness`. Categorical columns
-    have `levels`, `p` (V, K') and `overall` (V,); the others `mean`, `sd` (K',) of the observed cells and `overall`
-    (mean, sd).
+    divergence (K',) nats: Kullback-Leibler divergence of the cluster's predictive from that of all clusters together;
+    missing_divergence: the part due to the share of missing cells. information: the shown clusters' share of the mutual
+    information between column and cluster. alike (K', K'): see `telling.likeness`. Categorical columns have `levels`,
+    `p` (V, K') and `overall` (V,); other columns `mean`, `sd` (K',) of the observed cells and `overall` (mean, sd).
     """
 
     name: str
-    title: str  # for people; a column with atoms has two profiles, of which atom it is and of the rest
+    title: str  # for people; a column with atoms has two profiles: one of its atoms, one of the rest
     kind: str
     divergence: np.ndarray
     missing_divergence: np.ndarray
@@ -79,14 +78,14 @@ class ColumnProfile:
     sd: np.ndarray | None = None
     log: bool = False  # mean and sd are of logarithms
     unit: str = ""  # of dates
-    order: tuple[int, ...] = ()  # of levels that are on a scale, from the least on (`io.order`)
-    ends: tuple[float, ...] = ()  # of a survival column: of the parts of its time axis, which are its levels
+    order: tuple[int, ...] = ()  # of ordered levels, from the least (`io.order`)
+    ends: tuple[float, ...] = ()  # of the parts of a survival column's time axis, which are its levels
 
 
 @dataclass(frozen=True)
 class Trait:
-    """One column in one cluster, in words. `value`, which follows the column's title, and `overall` are for people,
-    the rest is for programs."""
+    """Description of one cluster in one column. `value`, which follows the column's title, and `overall` are for
+    people, the rest is for programs."""
 
     column: str
     title: str
@@ -98,7 +97,7 @@ class Trait:
 
     @property
     def named(self) -> str:
-        """The column's title, the beginning of one that is no name."""
+        """The column's title, shortened if it is too long for a name."""
         return cut(self.title)
 
     @property
@@ -126,14 +125,14 @@ class Trait:
 
     @property
     def lacking(self) -> bool:
-        """True if it says what the cluster does not have."""
+        """True if the trait is something that the cluster lacks."""
         if self.what == "missing":
             return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
 
     @property
     def at_no_atom(self) -> bool:
-        """True if it says only that the column's value is none of its several atoms."""
+        """True if the trait is only that the column's value is none of its several atoms."""
         return self.what == "level" and self.title != self.column and self.numbers["levels"] == [ANOTHER]
 
     def __str__(self) -> str:
@@ -141,7 +140,7 @@ class Trait:
 
 
 def _is(level: str, of_atoms: bool) -> str:
-    """`= red`; of a column with atoms what is none of them, `not 0`."""
+    """Format a level: `= red`; for values other than a column's atom, `not 0`."""
     if of_atoms and level == ANOTHER:
         return "none of its repeated values"
     return level if of_atoms and level.startswith(REST) else f"= {level}"
@@ -154,7 +153,7 @@ def _is_not(level: str, of_atoms: bool) -> str:
 
 
 def _atom(level: str) -> str:
-    """An atom to read: one of many digits, rounded."""
+    """Format an atom, rounded if it has many digits."""
     try:
         return level if len(level) <= ATOM_LETTERS else f"{float(level):.6g}"
     except ValueError:  # a date, or none of the atoms
@@ -162,21 +161,21 @@ def _atom(level: str) -> str:
 
 
 def _beyond(share: float) -> str:
-    """A share, where it is not of nearly all."""
+    """Format a share; "" if it is of nearly all rows."""
     return "" if share >= PLAIN else f" {percent(share)}"
 
 
 def profiles(
     components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers]
 ) -> list[ColumnProfile]:
-    """Every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
+    """Return every column's profile in the clusters `shown` (indices into `s`), in the order of the blocks.
 
-    Categorical columns: the cluster's posterior predictive, and that of all rows is the mixture of the clusters' with
-    their shares as weights. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row spread
-    as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
-    width in a cluster of equal values shows the cluster's size and nothing about its rows. The size-weighted mean of
-    a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
-    the cluster. Survival columns: shares of the parts of the time axis, by the actuarial estimate, in order.
+    Categorical columns: the cluster's posterior predictive, against the mixture of the clusters' predictives weighted
+    by their shares. Real and count columns: shares of the intervals in `numbers`, with one pseudo-row distributed like
+    all rows, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose width in
+    a cluster of equal values depends on the cluster's size and not on its rows. The size-weighted mean of a column's
+    divergences is the mutual information of column and cluster, and a divergence is at most -log(share of the cluster).
+    Survival columns: shares of the parts of the time axis, by the actuarial estimate, in order.
     """
     return list(each_profile(components, prior, s, shown, numbers))
 
@@ -185,7 +184,7 @@ def each_profile(
     components: Components, prior: Prior, s: Statistics, shown: np.ndarray, numbers: Mapping[str, Numbers],
     compared: bool = True,
 ) -> Iterator[ColumnProfile]:  # fmt: skip
-    """Yield the same profiles one by one. compared: whether pairs of clusters are, for `alike`; else it is (0, 0)."""
+    """Yield the profiles of `profiles` one by one. compared: True to compute `alike`; else it is (0, 0)."""
     size = s.size.astype(np.float64)
     for c, column in enumerate(components.categorical.columns):
         rows = slice(prior.offsets[c], prior.offsets[c + 1] - 1)
@@ -226,8 +225,8 @@ def each_profile(
 
 @dataclass
 class BlockProfile:
-    """A block of D columns in the K' clusters shown: rows that have it (K',), their means (K', D) and correlations (K',
-    D, D), and those of all rows, (D,) and (D, D). NaN where there are too few rows."""
+    """A block of D columns in the K' clusters shown: number of rows with the block (K',), their means (K', D) and
+    correlations (K', D, D), and those of all rows, (D,) and (D, D). NaN where rows are too few."""
 
     name: str
     columns: tuple[str, ...]
@@ -239,7 +238,7 @@ class BlockProfile:
 
 
 def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> list[BlockProfile]:
-    """Profiles of the blocks of columns that are modelled jointly, in the clusters `shown` (indices into `s`)."""
+    """Return profiles of the blocks of jointly modelled columns, in the clusters `shown` (indices into `s`)."""
     made = []
     for block, n, mean, scatter in components.multinormal.parts(s.of(Multinormal)):
         if isinstance(block, Line):
@@ -262,9 +261,9 @@ def _correlation(scatter: np.ndarray) -> np.ndarray:
 
 
 def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, str, float, float]]:
-    """The pairs of columns whose correlations in cluster k (of those shown) say most: (a, b, there, in all rows).
+    """Return the most distinctive correlations in cluster k (of those shown): (a, b, there, in all rows).
 
-    First those farthest from all rows', on Fisher's scale, where a cluster's rows are enough to distinguish them.
+    First those farthest from all rows' on Fisher's scale, if the cluster has enough rows to distinguish them.
     """
     i, j = np.tril_indices(len(block.columns), -1)
     here, everywhere = block.correlation[k][i, j], block.overall[i, j]
@@ -277,32 +276,32 @@ def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, st
 
 
 def parts_in_words(column: Column) -> tuple[str, ...]:
-    """The parts of a survival column's time axis: up to 100, 100 to 200, after 200."""
+    """Describe the parts of a survival column's time axis: up to 100, 100 to 200, after 200."""
     ends = [f"{end:,.6g}" for end in column.ends]
     between = [f"{a} to {b}" for a, b in pairwise(ends)]
     return (f"up to {ends[0]}", *between, f"after {ends[-1]}") if ends else ("any time",)
 
 
 def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Mixture of the columns of `p` (V, K); equal weights when no cluster has any."""
+    """Return the mixture of the columns of `p` (V, K); with equal weights if all weights are 0."""
     weight = weight if weight.sum() > 0 else np.ones_like(weight)
     return p @ (weight / weight.sum())
 
 
 def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """sum p log(p / q) of each column of `p` (V, K'); q (V,) is positive where p is."""
+    """Return sum p log(p / q) for each column of `p` (V, K'); q (V,) is positive where p is."""
     ratio = np.divide(p, q[:, None], out=np.ones_like(p), where=p > 0)
     return np.maximum((p * np.log(ratio)).sum(axis=0), 0.0)
 
 
 def _column(column, size, observed, shown, inner, overall, values, compared, **more) -> ColumnProfile:
-    """values: (V, K), the distribution of the observed cells. Adds the missing ones: the divergence of (missing or not,
-    then the value) is the sum of its two parts."""
+    """Make a profile from the observed cells' distribution, values (V, K), and the missing cells: the divergence of
+    (missing or not, then the value) is the sum of its two parts."""
     n_missing = size - observed
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
     part, lacks = np.zeros(len(shown)), np.zeros(len(size))
-    if column.atoms:  # what lacks here is an atom, or missing there, which the column's other profile says
+    if column.atoms:  # a cell missing here is an atom, or missing in the column's other profile
         n_missing, everywhere = np.zeros(len(size)), 0.0
     if everywhere > 0:
         # half a cell of each kind: a small cluster without missing cells says little
@@ -329,10 +328,10 @@ def traits(
     columns: Sequence[ColumnProfile], k: int, shared: Shared = nothing_shared, most: int = TRAITS,
     repeated: np.ndarray | None = None,
 ) -> list[Trait]:  # fmt: skip
-    """The columns that tell cluster k (of those shown) from the others, in the order of what each adds; of them those
-    that tell it from all rows, too. repeated (C, K'): columns that follow from others there (`beside_links`)."""
+    """Return the traits that distinguish cluster k (of those shown) from the other clusters and from all rows, in order
+    of what each adds. repeated (C, K'): columns that follow from others there (`beside_links`)."""
     new = np.ones(len(columns), bool) if repeated is None else ~repeated[:, k]
-    least = TELLING if len(columns) > 1 else 0.0  # of a column alone each cluster is a range
+    least = TELLING if len(columns) > 1 else 0.0  # the clusters of a single column are ranges
     telling = [c for c, is_new in zip(columns, new) if is_new and c.divergence[k] >= least]
     others = [i for i in range(len(columns[0].divergence)) if i != k] if columns else []
     named: list[Trait] = []
@@ -342,15 +341,15 @@ def traits(
             named.append(new)
         if len(named) == most:
             break
-    means = {t.title for t in named if t.what == "mean"}  # which say more than that a value is no atom
+    means = {t.title for t in named if t.what == "mean"}  # these say more than `at_no_atom`
     return [t for t in named if not (t.at_no_atom and t.title in means)]
 
 
 def picture(
     columns: Sequence[ColumnProfile], shared: Shared = nothing_shared, traits: Sequence[Sequence[Trait]] = ()
 ) -> list[ColumnProfile]:
-    """The columns for a picture of the largest clusters, each pair of which counts alike. traits: of each cluster; the
-    columns that name most of them are in the picture, so that what is said beside it is seen there."""
+    """Return the columns for a picture of the largest clusters, all pairs of clusters counting equally. traits: of each
+    cluster; the columns that name most clusters are in the picture, so that it shows what their names say."""
     n = min(len(columns[0].divergence), MANY_CLUSTERS)
     telling = [c for c in columns if np.any(c.divergence[:n] >= TELLING)]
     telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
@@ -370,7 +369,7 @@ def order(
     shared: Shared,
     most: int = 2 * TRAITS,
 ) -> list[ColumnProfile]:
-    """The columns that tell these pairs of the clusters shown apart, at most so many: see `telling.choose`."""
+    """Return at most `most` columns that distinguish these pairs of the clusters shown: see `telling.choose`."""
     if not columns:
         return []
     one, other = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -403,7 +402,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
     if c.p is not None:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
-        atoms = c.title != c.name  # which are numbers
+        atoms = c.title != c.name  # atoms are numbers
         names = [_atom(c.levels[v]) if atoms else _quoted(cut(c.levels[v])) for v in chosen]
         if p[0] >= q[0]:
             of = " in " if atoms else " "
@@ -424,8 +423,8 @@ def trait(c: ColumnProfile, k: int) -> Trait:
 
 
 def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
-    """The levels to name: the one that adds most to the divergence of `p` from `q`, with the next when both are
-    common; or, where the cluster lacks what most other rows have, the level it lacks."""
+    """Return the levels to name: the one that adds most to the divergence of `p` from `q`, with the next if both are
+    common; or, if the cluster lacks a level common in other rows, that level."""
     gain = p * np.log(p / q)
     first, second = (int(v) for v in np.argsort(-gain, kind="stable")[:2]) if len(p) > 1 else (0, 0)
     lacking = int(np.argmax(q - p))
@@ -437,7 +436,7 @@ def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
 
 
 def _quoted(level: str) -> str:
-    """The level's name, in quotes where it could be taken for a number or is hard to see."""
+    """Return the level's name, in quotes if it could be taken for a number or is hard to see."""
     plain = level.strip() == level and level and not level[-1].isdigit()
     return level if plain else f'"{level}"'
 

@@ -1,9 +1,9 @@
-"""Remedies for chains that disagree or have not settled: sentences, and commands that work as they are printed.
+"""Remedies for chains that disagree or have not settled: sentences, and commands that work as printed.
 
-Advice ends once it has been followed. A run that was stopped goes on to run.cycles; moves run in every cycle; there are
-MOST_CHAINS chains; each has LONG cycles; chains of other views have made MOST_SEARCHES searches each. Where nothing has
-been accepted for STILL cycles, more of them would change nothing, and are not advised. What can be used as it is, is
-said then.
+Advice ends once it has been followed: a stopped run has been resumed to run.cycles; moves run in every cycle; there are
+MOST_CHAINS chains of LONG cycles; chains with different views have made MOST_SEARCHES searches each. Where no move has
+been accepted for STILL cycles, more cycles would change nothing and are not advised; the advice then names the results
+that can be used as they are.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import LEAST_ESS, Judgement
 from mpibayes.text import counted
 
-LONG = 10_000  # cycles of a chain: twice as many are not likely to do what these have not done
+LONG = 10_000  # cycles per chain: twice as many are unlikely to achieve more
 STILL = 100  # cycles after burn-in without an accepted move
 MOST_CHAINS = 8
-MOST_SEARCHES = 32  # for views, of a chain
+MOST_SEARCHES = 32  # searches for views per chain
 PREDICTIONS = "The scores have settled: predictions can be used as they are."
 AVERAGES = "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."
 NO_AVERAGES = "Until the chains agree, averages over them mean little."
-MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
+MOST_TIMES = 8.0  # largest multiple of the present cycles in one piece of advice
 
 
 @dataclass(frozen=True)
 class Advice:
-    """steps: sentences. commands: what can be done at once, in the words of a shell."""
+    """Next steps as sentences, and shell commands that can be run at once."""
 
     steps: list[str] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
@@ -48,9 +48,9 @@ def advise(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement,
     ess: float = np.nan, shown: str = "", several: bool = False, missing: Sequence[str] = (),
 ) -> Advice:  # fmt: skip
-    """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
-    the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
-    views; missing: chains that were not started, in words."""
+    """Advise next steps. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
+    smallest of the scalars; shown: chain whose clusters the report shows; several: True if there may be several views;
+    missing: descriptions of chains that were not started."""
     if now := continued_as(chains[0].home):
         report = shlex.join(["mpibayes", "report", str(now)])
         return Advice(
@@ -83,7 +83,8 @@ def _remedies(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], verdict: str, settled: Judgement, ess: float,
     still: str, other_views: bool,
 ) -> tuple[list[str], list[Command]]:  # fmt: skip
-    """Sentences and commands, the likeliest first. still: see `standing_still`; other_views: the chains have them."""
+    """Return sentences and commands, the most promising first. still: see `standing_still`; other_views: True if the
+    chains have different views."""
     commands: list[Command] = []
     steps = []
     if still:
@@ -99,7 +100,7 @@ def _remedies(
             commands.append(
                 advice.anew(chains, "switch split and merge moves on, in a new run", sampler_split_merge="auto")
             )
-        elif other_views:  # searches decide them, and cycles hardly ever mend them
+        elif other_views:  # searches determine views, and more cycles hardly ever correct them
             n_chains = n if steps else len(summaries)
             searches = _more_searches(chains, n_chains, len(summaries))
             commands, more = [*commands, *searches], [] if searches else more
@@ -118,8 +119,8 @@ def _remedies(
 
 
 def _more_searches(chains: Sequence[Chain], n_chains: int, there: int) -> list[Command]:
-    """Twice as many searches for views in each chain, and `n_chains` of them where fewer are there; none where chains
-    have made MOST_SEARCHES, or none."""
+    """Return the command for twice as many searches for views per chain, and for `n_chains` chains if there are fewer
+    now; none if chains have made MOST_SEARCHES, or no searches."""
     sampler = chains[0].config.of(Sampler)
     n = strategy.SEARCHES if sampler.searches == "auto" else sampler.searches
     if sampler.init_rows == 0 or n >= MOST_SEARCHES:
@@ -131,8 +132,8 @@ def _more_searches(chains: Sequence[Chain], n_chains: int, there: int) -> list[C
 
 
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
-    """Name what chains that differ in it have not changed in at least STILL cycles after burn-in; "" where they
-    have."""
+    """Name the moves that chains with different results have not accepted in at least STILL cycles after burn-in; ""
+    if they have accepted some."""
     if several and on and len(on[0].groups) == 1:  # they have the same views
         return ""
     n = moves_together(summaries).get("kept", {})
@@ -149,7 +150,7 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
 
 
 def _times(ess: float) -> float:
-    """Multiple of the cycles that brings the smallest ESS to what settles, and half as much again."""
+    """Return the multiple of the cycles that brings the smallest ESS to 1.5 times the required one."""
     return float(np.clip(np.ceil(1.5 * LEAST_ESS / ess), 2.0, MOST_TIMES)) if np.isfinite(ess) and ess > 0 else 2.0
 
 
@@ -157,7 +158,7 @@ def _until_then(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str,
     several: bool,
 ) -> list[str]:  # fmt: skip
-    """Say what the result is good for as it is."""
+    """Describe the use of the result as it is."""
     verdict = worst(on)
     if verdict == "spread":
         return [AVERAGES]

@@ -1,4 +1,4 @@
-"""The report of the posterior of a mixture, or of a cross-categorization."""
+"""Report of the posterior of a mixture or a cross-categorization."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from mpibayes.hpc.report.document import BOTH, PAGE, Document, Figure, Section, 
 from mpibayes.hpc.report.tables import about_section
 from mpibayes.text import counted, visible
 
-TOP, TOP_OF_VIEW = 12, 6  # clusters on the terminal, of a mixture and of the first view of several
-PICTURED = 6  # views with pictures of their own
-PAGED = 20  # views whose clusters the page has
-DESCRIBED = 8  # views whose clusters paper has
-LINES = 36  # of clusters there, in all views together
-FEWEST_LINES = 5  # of a view's clusters
-FEW_TRAITS = 2  # of a cluster, where there are several views
+TOP, TOP_OF_VIEW = 12, 6  # clusters on the terminal: for a mixture, and for the first of several views
+PICTURED = 6  # views with a picture each
+PAGED = 20  # views whose clusters are on the page
+DESCRIBED = 8  # views whose clusters are on paper
+LINES = 36  # clusters on paper, in all views together
+FEWEST_LINES = 5  # least number of clusters per view on paper
+FEW_TRAITS = 2  # traits per cluster with several views
 
 
 def make(run: Posterior) -> Document:
-    """See `report.report`."""
+    """Make the document; see `report.report`."""
     p = summarise(run)
     figures = _figures(p)
     return Document(
@@ -41,7 +41,7 @@ def make(run: Posterior) -> Document:
 
 
 def top(p: RunSummary) -> list[Any]:
-    """The largest clusters by name; of several views these, and the clusters of the first that has some."""
+    """Return the tables for the terminal: largest clusters; with several views, the views and clusters of the first."""
     if not p.run.several:
         return [_top_of(p, view, "", TOP) for view in p.views]
     telling = [view for view in p.views if not view.slight][:1]
@@ -57,7 +57,7 @@ def _top_of(p: RunSummary, view: ViewSummary, where: str, most: int) -> Any:
 
 
 def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
-    """The sections, in order."""
+    """Return the sections, in order."""
     several = p.run.several
     made = [views.section(p)] if several and p.views else []
     telling = [view for view in p.views if not (several and view.slight)]
@@ -130,7 +130,7 @@ def _figures(p: RunSummary) -> list[Figure]:
 
 
 def _figures_of_views(p: RunSummary) -> list[Figure]:
-    """Draw the views that group columns and rows, the first of many; of a mixture its only one."""
+    """Draw the first views that group columns and rows; for a mixture, its only view."""
     from mpibayes.hpc.crosscat.report import figures
     from mpibayes.hpc.crosscat.report.heat_map import heat_map
 

@@ -1,8 +1,8 @@
-"""Summary of a mixture, or of a cross-categorization, for its report: computed from the traces, the kept draws and
-passes over the table.
+"""Summary of a mixture or a cross-categorization for its report, computed from the traces, the kept draws and passes
+over the table.
 
-Clusters are those of the representative partition, never of the last draw. Kept draws are read one at a time and the
-table in slices.
+Clusters are those of the representative partition, never of the last draw. Kept draws are read one at a time, the table
+in slices.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from mpibayes.io.rows import Rows
 from mpibayes.text import counted, span
 
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
-LISTED = 30  # clusters in the table, at most
-BROWSED = 500  # on the page
-COUNTS = ("n_views", "n_clusters")  # scalars of which the report has every value's share
+LISTED = 30  # most clusters in the table
+BROWSED = 500  # most clusters on the page
+COUNTS = ("n_views", "n_clusters")  # scalars whose report gives the share of every value
 LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
 SECOND_CHAIN = "Only a second chain from another start can show that: run.chains = 2."
 
@@ -65,7 +65,7 @@ class ClusterLine:
     share: float
     stability: float
     traits: list[Trait] = field(default_factory=list)
-    name: str = ""  # a short one of its own, see `names.name_clusters`
+    name: str = ""  # a short name, see `names.name_clusters`
     population: float = np.nan  # share of the population, by survey weights, and its standard error
     population_error: float = np.nan
 
@@ -74,7 +74,7 @@ class ClusterLine:
 class ViewSummary:
     """A view, the only one of a mixture, and the clusters of its representative partition.
 
-    together: see `Dependence.together`; of a column alone, the share of draws in which it is. NaN for a mixture.
+    together: see `Dependence.together`; for a column alone, the share of draws in which it is alone. NaN for a mixture.
     """
 
     number: int
@@ -83,13 +83,13 @@ class ViewSummary:
     together: float = np.nan
     clusters: list[ClusterLine] = field(default_factory=list)
     profiles: list[ColumnProfile] = field(default_factory=list)
-    columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
+    columns: list[ColumnProfile] = field(default_factory=list)  # in the picture of the profiles, in order
     blocks: list[BlockProfile] = field(default_factory=list)
     curves: list[survival.Curves] = field(default_factory=list)  # of its survival columns, in all clusters
-    browsed: list[ClusterLine] = field(default_factory=list)  # up to BROWSED, with those of `clusters` first
-    whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in these, for the page
+    browsed: list[ClusterLine] = field(default_factory=list)  # up to BROWSED, starting with `clusters`
+    whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in `browsed`, for the page
     ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
-    shared: telling.Shared = telling.nothing_shared  # of its columns, in these clusters
+    shared: telling.Shared = telling.nothing_shared  # of its columns, in `clusters`
     beside: BesideLinks = field(default_factory=BesideLinks)
     levels: list[ShownLevel] = field(default_factory=list)  # groups of clusters, few first; [] of a slight view
     spread: str = ""  # of a column alone, see `distribution.in_words`
@@ -97,12 +97,12 @@ class ViewSummary:
 
     @property
     def slight(self) -> bool:
-        """True if it groups no columns, or no rows."""
+        """True if the view groups no columns or no rows."""
         return self.representative.slight
 
     @property
     def names(self) -> list[str]:
-        """Its columns of the table, the most informative about its clusters first."""
+        """The view's columns of the table, the most informative about its clusters first."""
         information = dict.fromkeys(self.representative.of.names, 0.0)
         for c in self.profiles:
             if c.title in information:
@@ -112,19 +112,19 @@ class ViewSummary:
 
 @dataclass
 class RunSummary:
-    """All that a report shows."""
+    """Contents of a report."""
 
     run: Posterior
     summaries: list[ChainSummary]
     scalars: dict[str, ScalarSummary]
-    counts: dict[str, dict[int, float]]  # shares of the draws, of the numbers of clusters and views
+    counts: dict[str, dict[int, float]]  # share of the draws with each number of clusters and views
     heldout_averaged: float | None
     n_kept: int
     settled: Judgement = field(default_factory=lambda: Judgement(0))
     views: list[ViewSummary] = field(default_factory=list)
     representatives: Representatives | None = None
-    dependence: Dependence | None = None  # of columns that find views
-    of_columns: Agreement | None = None  # of the chains, on these
+    dependence: Dependence | None = None  # of columns, with several views
+    of_columns: Agreement | None = None  # of the chains, on the columns
     warnings: list[str] = field(default_factory=list)
     weights: np.ndarray | None = None  # survey weights of the training rows
     links: Links | None = None  # None where columns cannot be linked
@@ -132,41 +132,41 @@ class RunSummary:
 
     @property
     def agreement(self) -> Agreement | None:
-        """Agreement of the chains: on the columns, of a mixture on the rows."""
+        """Agreement of the chains on the columns; for a mixture, on the rows."""
         return self.of_columns or (self.views[0].agreement if self.views else None)
 
     @property
     def of_rows(self) -> dict[int, Agreement] | None:
-        """Agreement of the chains in the views that group columns and rows, by their numbers; None of a mixture."""
+        """Agreement of the chains on the rows, by number of views that group columns and rows; None for a mixture."""
         if self.of_columns is None:
             return None
         return {view.number: view.agreement for view in self.views if not view.slight}
 
     @property
     def agreements(self) -> list[Agreement]:
-        """All of these."""
+        """All agreements: `agreement`, then those of `of_rows`."""
         return [self.agreement, *(self.of_rows or {}).values()] if self.agreement else []
 
     @property
     def verdict(self) -> str:
-        """Verdict on all partitions, the worst of each (`agreement.worst`)."""
+        """Worst verdict on any partition (`agreement.worst`)."""
         return agreement.worst(self.agreements) if self.agreements else "unknown"
 
     @property
     def predicts(self) -> bool:
-        """True if predictions can be used, whatever the clusters are."""
+        """True if predictions can be used, even if clusters cannot."""
         return agreement.predicts(self.summaries, self.settled)
 
     @property
     def one_population(self) -> bool:
-        """True if no view of several columns, or no mixture, has more than one cluster."""
+        """True if no view of several columns, or not the mixture, has more than one cluster."""
         return bool(self.views) and all(
             view.slight if self.run.several else len(view.representative.sizes) == 1 for view in self.views
         )
 
     @property
     def best(self) -> Chain | None:
-        """The best chain, if its scores of held-out rows no longer rise."""
+        """Best chain, if its held-out scores no longer rise."""
         order, _ = agreement.ranked(self.summaries)
         chain = next(c for c, summary in zip(self.run.chains, self.summaries) if summary is order[0])
         return chain if _judged(self.run, [chain]).level else None
@@ -179,7 +179,7 @@ class RunSummary:
 
     @cached_property
     def advice(self) -> Advice:
-        """Advice where the chains do not agree, have not settled, or where there is one."""
+        """Advice if chains disagree or have not settled, or if there is only one."""
         ess = [s.ess for s in self.scalars.values() if not s.fixed and np.isfinite(s.ess)]
         r = self.representatives
         shown = self.summaries[r.chain].name if r is not None else ""
@@ -190,7 +190,7 @@ class RunSummary:
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows, from the traces, the kept draws and some passes over the table."""
+    """Compute the report's contents from the traces, the kept draws and some passes over the table."""
     run.read_traces()
     run.require_draws()
     later = [c.later() for c in run.chains]
@@ -230,8 +230,8 @@ def summarise(run: Posterior) -> RunSummary:
 def _agreements(
     summaries: Sequence[ChainSummary], r_hat: float, chosen: Representatives
 ) -> tuple[Agreement | None, list[Agreement]]:
-    """Agreement of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log
-    joint."""
+    """Return the chains' agreement on the columns (None for a mixture), and on the rows of each view. r_hat: of the
+    log joint."""
 
     def on(c: Compared) -> Agreement:
         return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
@@ -239,13 +239,13 @@ def _agreements(
     of_rows = [on(view.compared) for view in chosen.views]
     if chosen.compared is None:
         return None, of_rows
-    # of log joints the columns' tells
+    # the columns' agreement reports the log joints
     return on(chosen.compared), [replace(of, gap=0.0, climbing=()) for of in of_rows]
 
 
 def contradicted(run: Posterior) -> bool:
-    """Judge a run as `agreement.contradicted` does, with no more of a report than that takes. Chains whose scores have
-    settled do not contradict each other in what answers are made of, which are averages over their draws."""
+    """Judge a run as `agreement.contradicted` does, computing no more of the report than needed. Chains with settled
+    scores do not contradict each other in query answers, which are averages over their draws."""
     run.read_traces()
     run.require_draws()
     summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
@@ -265,7 +265,7 @@ def contradicted(run: Posterior) -> bool:
 
 
 def _warn(posterior: RunSummary) -> None:
-    """Add warnings of trouble in the traces, and of few draws."""
+    """Add warnings about the traces and about few draws."""
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
     stopped = [c for c in summaries if c.stopped]
     if stopped:
@@ -312,14 +312,14 @@ def _warn(posterior: RunSummary) -> None:
 
 
 def _judged(run: Posterior, chains: Sequence[Chain]) -> Judgement:
-    """Judge whether chains of the run have settled, by the cycles that all of them have."""
+    """Judge whether chains have settled, by the cycles that all of them have run."""
     last = min(int(c.trace["cycle"][-1]) for c in chains)
     burn_in = max(c.config.burn_in for c in chains)
     return judge([c.trace for c in chains], run.scalars, run.n_rows, last, burn_in)
 
 
 def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
-    """Stability, sizes and profiles of the clusters of every view."""
+    """Compute stability, sizes and profiles of the clusters of every view."""
     run, views = posterior.run, posterior.views
     used = evenly(kept, COMPARED)
     overlaps = [np.zeros(len(view.representative.sizes)) for view in views]
@@ -356,8 +356,8 @@ def _characterise(
     view: ViewSummary, mine: OfColumns, r: Representative, stability: np.ndarray, statistics: Statistics | None,
     sample: Rows | None, linked: Sequence[tuple[str, str]],
 ) -> None:  # fmt: skip
-    """The clusters by their columns. statistics: of the clusters; sample: rows of all columns; None without cells.
-    linked: columns that are linked in most draws."""
+    """Characterise a view's clusters by its columns. statistics: of the clusters; sample: rows of all columns; both are
+    None without cells. linked: pairs of columns linked in most draws."""
     least = max(2, int(np.ceil(LEAST_SHARE * mine.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
     shared = telling.nothing_shared
@@ -367,7 +367,7 @@ def _characterise(
         cuts = {c.name: cuts_of(c, cells[c.name]) for c in mine.columns if not c.levels}
         codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         view.beside, listed = BesideLinks(linked, codes, step), z < len(shown)
-        apart = {c.name for c in mine.components.survival.columns}  # when a row was censored says nothing of it
+        apart = {c.name for c in mine.components.survival.columns}  # a censoring time is not informative
         alike = {name: x[listed] for name, x in codes.items() if name not in apart}
         shared = view.shared = telling.shared_of(alike, z[listed])
         if len(mine.names) == 1:

@@ -1,5 +1,5 @@
-"""Survival curves of clusters in the report: the posterior of each cluster's hazards given the representative
-partition, as a picture, and a table of times that a reader looks for first."""
+"""Survival curves of clusters in the report: posterior of each cluster's hazards given the representative partition, as
+a picture, and a table at the times that a reader looks for first."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from mpibayes.io.rows import Column
 from mpibayes.io.spells import tick
 from mpibayes.text import percent
 
-DRAWS, POINTS = 1_000, 161  # of hazards, and of the time axis
+DRAWS, POINTS = 1_000, 161  # draws of hazards; points on the time axis
 BAND = (0.05, 0.95)
 PICTURED, LISTED = 6, 30  # clusters
-TIMES = 3  # at which the table has the share without the event
+TIMES = 3  # times in the table
 NOT_REACHED = "not reached"
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Survival curves of the K clusters of a view, and last of all rows. time (T,); mean, low, high (K + 1, T): the
-    posterior mean and band of the probability that the event has not come by then. median (K + 1, 3): the time by which
-    it has come with probability a half, and its band; infinite beyond `time`. rows, events (K + 1,): those watched, and
-    their events."""
+    """Survival curves of the K clusters of a view and, last, of all rows. time (T,); mean, low, high (K + 1, T):
+    posterior mean and band of the probability of no event by then. median (K + 1, 3): median time to the event, and its
+    band; infinite beyond `time`. rows, events (K + 1,): numbers of rows watched, and of events."""
 
     column: Column
     time: np.ndarray
@@ -42,13 +41,13 @@ class Curves:
     events: np.ndarray
 
     def at(self, time: float) -> np.ndarray:
-        """(K + 1, 3): mean and band at the point next to a time."""
+        """Return mean and band at the point nearest to a time, (K + 1, 3)."""
         i = int(np.abs(self.time - time).argmin())
         return np.stack([self.mean[:, i], self.low[:, i], self.high[:, i]], axis=1)
 
 
 def curves(components: Components, hyper: Hyper, statistics: Statistics) -> list[Curves]:
-    """Curves of each survival column in the clusters of a partition."""
+    """Return the curves of each survival column in the clusters of a partition."""
     kind, s = components.survival, statistics.of(components.survival)
     if not len(kind):
         return []
@@ -62,7 +61,7 @@ def curves(components: Components, hyper: Hyper, statistics: Statistics) -> list
 
 
 def _curves(column: Column, starts: np.ndarray, shape, rate, rows, events) -> Curves:
-    """starts (PARTS,) ticks; shape, rate (PARTS, K): of the hazards."""
+    """Draw a column's curves. starts (PARTS,): of the time axis, in ticks; shape, rate (PARTS, K): of the hazards."""
     time = np.linspace(0.0, column.maximum, POINTS)
     ends = np.append(starts[1 : len(column.ends) + 1], np.inf)
     first = starts[: len(ends)]
@@ -79,7 +78,7 @@ def _curves(column: Column, starts: np.ndarray, shape, rate, rows, events) -> Cu
 
 
 def section(of: Sequence[tuple[str, Curves, Sequence[Any]]], figures: Sequence[Figure]) -> Section:
-    """of: of each view with a survival column its title, the curves, and the lines of its clusters."""
+    """Return the report's section. of: for each survival column its title, curves, and lines of its view's clusters."""
     words = (
         "The share of each cluster's rows in which the event has not come by a time: posterior mean and 90 % band of "
         "its hazards, which are constant between the cuts of the time axis, given the representative partition. "
@@ -111,7 +110,7 @@ def _median(of: np.ndarray) -> str:
 
 @styled
 def picture(title: str, c: Curves, lines: Sequence[Any]):
-    """Curves of the largest clusters with their bands, and that of all rows."""
+    """Draw the curves of the largest clusters with their bands, and the curve of all rows."""
     figure = plot(8.5, 4.6)
     axes = figure.subplots()
     for i, line in enumerate(lines[:PICTURED]):
@@ -128,7 +127,7 @@ def picture(title: str, c: Curves, lines: Sequence[Any]):
 
 
 def numbers(c: Curves, lines: Sequence[Any]) -> dict[str, Any]:
-    """A column's curves for programs, at the cuts of the time axis."""
+    """Return a column's curves at the cuts of the time axis, for summary.json."""
 
     def finite(x: np.ndarray) -> list[float | None]:
         return [float(v) if np.isfinite(v) else None for v in x]

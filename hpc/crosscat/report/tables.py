@@ -1,4 +1,4 @@
-"""The run in a report: its lines, its chains and moves, and whether the chains agree."""
+"""The run in a report: facts about it, its chains and moves, and the agreement of the chains."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from mpibayes.hpc.scalar import named
 from mpibayes.io.absent import Absence, notes
 from mpibayes.text import counted, percent, span, took
 
-MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
-VIEWS_COMPARED = 12  # views in which they are
+MATRIX = 8  # most chains compared pair by pair in the text; the picture and summary.json have all
+VIEWS_COMPARED = 12  # most views in that comparison
 
 
 def about(p: RunSummary) -> Lines:
@@ -67,7 +67,7 @@ def about(p: RunSummary) -> Lines:
 
 
 def _about_chains(p: RunSummary) -> Lines:
-    """Length and phases of the chains, in words."""
+    """Describe the length and phases of the chains."""
     summaries, several = p.summaries, len(p.summaries) > 1
     lines, more = cycles_in_words(p.run.chains, [c.cycles for c in summaries]), ""
     grown = [c for c in summaries if c.growth]
@@ -104,7 +104,7 @@ def _about_chains(p: RunSummary) -> Lines:
 
 
 def searched(p: RunSummary) -> list[tuple[str, str]]:
-    """Say how near other searches for views came to the one that each chain started from, if it made several."""
+    """Compare, for chains that made several searches for views, the one that started the chain with the rest."""
     records = [read_start(c.folder) for c in p.run.chains]
     scores = [searches.scores_in(record) for record in records if searches.left_present(record) is not False]
     scores = [of for of in scores if of]
@@ -120,18 +120,18 @@ def searched(p: RunSummary) -> list[tuple[str, str]]:
 
 
 def settled(p: RunSummary) -> str:
-    """The judgement, in words."""
+    """Describe the judgement whether the chains have settled."""
     return answers.settled(p.settled, any(c.climbed for c in p.summaries), p.verdict)
 
 
 def first_exact(p: RunSummary) -> int:
-    """The cycle from which on every chain is exact, and labels follow an outcome."""
+    """Return the first cycle in which every chain is exact, and labels depend on an outcome."""
     entries = [] if p.run.outcomes is None else [p.run.outcomes.entry]
     return max(*(c.growth for c in p.summaries), *entries, 0) + 1
 
 
 def section(p: RunSummary, figures: Sequence[Figure]) -> Section:
-    """How it was sampled. figures: of the chains."""
+    """Return the section on sampling. figures: of the chains."""
     more = [chain_lines(p), *agreed(p)] if len(p.summaries) > 1 else []
     more.append(on_paper(*commands_in_words(p.advice.commands)))
     more += [move_lines(p)] if agreement.moves_in(p.summaries)[0] else []
@@ -182,7 +182,7 @@ def chain_lines(p: RunSummary) -> Any:
 
 
 def agreed(p: RunSummary) -> list[Any]:
-    """Blocks: the similarity of the chains' partitions, and the conclusion."""
+    """Return the blocks on the similarity of the chains' partitions, and the conclusion."""
     from mpibayes.terminal import Text
 
     a = p.agreement
@@ -212,7 +212,7 @@ def agreed(p: RunSummary) -> list[Any]:
 
 
 def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
-    """Agreement of the chains on the rows in each view."""
+    """Return a table of the chains' agreement on the rows in each view."""
     name = "rows, adjusted Rand index"
     table = plain_table(name, "between chains", "halves of one", "same clusters")
     for number, a in list(of_rows.items())[:VIEWS_COMPARED]:
@@ -223,13 +223,13 @@ def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
 
 
 def span_of(values: Sequence[float], digits: int) -> str:
-    """0.912, or 0.912 to 0.987; - where there is none."""
+    """Format a range of values: 0.912, or 0.912 to 0.987; - without values."""
     texts = sorted(f"{x:.{digits}f}" for x in values if np.isfinite(x))
     return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "-"
 
 
 def column_move_lines(p: RunSummary) -> Any:
-    """Moves that join and divide views, and columns that changed theirs by scans."""
+    """Return a table of moves that merge and split views, and of columns that changed views by scans."""
     words = "columns of all chains" if len(p.summaries) > 1 else "columns"
     table = plain_table(words, "cycles", "moves of views tried", "accepted", "changed their view")
     for phase, n in agreement.moves_together(p.summaries).items():

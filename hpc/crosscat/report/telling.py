@@ -1,10 +1,10 @@
-"""Columns that distinguish clusters, chosen one by one, each by what it adds to those before it.
+"""Columns that distinguish clusters, chosen greedily by what each adds to those before it.
 
-How alike a column is in two clusters is the Bhattacharyya coefficient of its distributions there, 1 for equal ones and
-0 for those without a common value. Within a cluster columns are independent, so that for several columns it is their
-product: how far the pair can still be mistaken for one another. The next column is the one that leaves the least of it,
-summed over the pairs. What columns share within clusters, as near twins do, is not counted twice: the coefficient is
-raised to the share of the column's entropy that no chosen one explains.
+Likeness of a column in two clusters is the Bhattacharyya coefficient of its distributions there: 1 if equal, 0 without
+a common value. Within a cluster columns are independent, so for several columns it is the product: how far the two
+clusters can still be confused. The next column is the one that leaves the least of it, summed over the pairs.
+Information that columns share within clusters, as near twins do, is not counted twice: the coefficient is raised to the
+share of the column's entropy that no chosen column explains.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from itertools import pairwise
 
 import numpy as np
 
-ENOUGH = 0.01  # of what could be mistaken at first: columns that take away less are ordered by their divergence
-SAME_STORY = 0.75  # a column of whose entropy within clusters a chosen one explains more is a twin, and left out
+ENOUGH = 0.01  # share of the initial confusion: columns that remove less are ordered by their divergence
+SAME_STORY = 0.75  # a column is a twin, and left out, if a chosen one explains more of its entropy within clusters
 
-# What the second column takes of the first: shares of its entropy within clusters, and of what it says of clusters.
+# Shares that the second column explains of the first's entropy within clusters, and of its information about clusters.
 Shared = Callable[[str, str], tuple[float, float]]
 
 
 def likeness(p: np.ndarray, n: np.ndarray, everywhere: np.ndarray) -> np.ndarray:
-    """Bhattacharyya coefficients (K, K) of distributions p (V, K) of n (K,) cells each; everywhere: that of all rows.
+    """Return Bhattacharyya coefficients (K, K) of distributions p (V, K) of n (K,) cells each. everywhere: distribution
+    in all rows.
 
-    Less what chance alone takes from them in small clusters, about (values - 1) (1 / n_k + 1 / n_l) / 8.
+    Corrected for their bias in small clusters, about -(values - 1) (1 / n_k + 1 / n_l) / 8.
     """
     root = np.sqrt(p)
     seen = everywhere[everywhere > 0]
@@ -35,12 +36,12 @@ def likeness(p: np.ndarray, n: np.ndarray, everywhere: np.ndarray) -> np.ndarray
 
 
 def choose(names: Sequence[str], alike: np.ndarray, divergence: np.ndarray, shared: Shared, most: int) -> list[int]:
-    """Choose at most `most` of C columns, as numbers in order. alike (C, P): their coefficients for P pairs of
-    clusters; divergence (C,): orders columns that add little, times the share that is new."""
+    """Choose at most `most` of C columns; return their indices, in order. alike (C, P): coefficients for P pairs of
+    clusters; divergence (C,): orders columns that add little, multiplied by their share of new information."""
     chosen: list[int] = []
     untaken, new = np.ones(
         (2, len(names))
-    )  # shares of entropy within clusters, and of what is said, that none has taken
+    )  # unexplained shares of entropy within clusters, and of information about clusters
     logs = np.log(alike)
     left = np.ones(alike.shape[1])
     while len(chosen) < min(most, len(names)):
@@ -65,10 +66,11 @@ def nothing_shared(a: str, b: str) -> tuple[float, float]:
 
 
 def shared_of(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
-    """I(a; b | z) / H(a | z), and 1 - I(a; z | b) / I(a; z), from integer codes and clusters z of the same rows.
+    """Return a function of columns a and b: I(a; b | z) / H(a | z), and 1 - I(a; z | b) / I(a; z). From integer codes
+    and clusters z of the same rows.
 
-    I(a; b | z) is less what chance alone gives, which is measured with b's rows moved around within clusters. Where a
-    has one value in each cluster the first is 1 if b says which, else 0.
+    I(a; b | z) is corrected for chance, which is measured with b's rows permuted within clusters. Where a has one value
+    in each cluster the first share is 1 if b determines it, else 0.
     """
     known: dict[frozenset[str], tuple[float, float, float]] = {}
     order = np.argsort(z, kind="stable")
@@ -81,7 +83,7 @@ def shared_of(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
     over_all = {name: _entropy(x) for name, x in compact.items()}
 
     def together(a: str, b: str) -> tuple[float, float, float]:
-        """I(a; b | z), what chance gives, and I(a; b)."""
+        """Return I(a; b | z), its value by chance, and I(a; b)."""
         pair = frozenset((a, b))
         if pair not in known:
             apart = within[a] + within[b] + of_z

@@ -1,4 +1,4 @@
-"""The verdict on a mixture, or on a cross-categorization: findings, agreement of the chains, and what to do next."""
+"""Verdict on a mixture or a cross-categorization: findings, agreement of the chains, and next steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mpibayes.hpc.report.tables import sentence, use_it, warned
 from mpibayes.hpc.settled import APART
 from mpibayes.text import counted, percent, span
 
-LARGEST = 10  # clusters whose share is said
+LARGEST = 10  # clusters whose total share is given
 VIEWS_NAMED = 6
-TOGETHER = 5  # columns of a set that are named
+TOGETHER = 5  # columns named per set
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """Findings, agreement of the chains, and what to do next."""
+    """Return findings, agreement of the chains, and next steps."""
     several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
     alike = not contradicted and p.verdict in ("same", "nearly")
     good = several and alike and p.settled.settled and not p.warnings
@@ -29,9 +29,9 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def _of_use(p: RunSummary, alike: bool) -> str:
-    """Name the usable part of a result that is not sound as a whole; "" where there is none, and where nothing but the
-    figures is in doubt. alike: whether the chains have the same clusters."""
-    if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
+    """Name the usable part of a result that is not sound as a whole; "" if there is none, or if only figures are in
+    doubt. alike: True if the chains have the same clusters."""
+    if any(c.climbed for c in p.summaries):  # groups may still change, whether chains agree or not
         return ""
     if group_words.usable(p):
         return group_words.ROUGH if alike else group_words.HEADLINE
@@ -45,7 +45,7 @@ def _of_use(p: RunSummary, alike: bool) -> str:
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
-    """Say what can be used where groups cannot."""
+    """Name the results that can be used where groups cannot."""
     if group_words.usable(p) or p.verdict in ("same", "nearly"):
         return []
     if not p.predicts:
@@ -62,20 +62,20 @@ def _of_predictions(p: RunSummary) -> list[str]:
 
 
 def _rows(run: Posterior) -> str:
-    """The number of training rows, and of the others."""
+    """Describe the number of training rows and of held-out rows."""
     held_out = 0 if run.data.heldout is None else len(run.data.heldout)
     return counted(run.n_rows, "row") + (f" ({held_out:,} more are held out)" if held_out else "")
 
 
 def _names(p: RunSummary) -> str:
-    """The columns of the first views."""
+    """Name the columns of the first views."""
     left = len(p.views) - VIEWS_NAMED
     names = [group_words.first_columns(view) for view in p.views[:VIEWS_NAMED]]
     return ": " + "; ".join([*names, *([f"and {left} more"] if left > 0 else [])])
 
 
 def _sure_together(p: RunSummary) -> list[str]:
-    """Name the columns that share a view in nearly all draws, where the chains have found different views."""
+    """Name the columns that share a view in nearly all draws, if the chains have different views."""
     sets = [] if p.same_views or p.dependence is None or len(p.summaries) < 2 else p.dependence.sure
     if not sets:
         return []
@@ -85,7 +85,7 @@ def _sure_together(p: RunSummary) -> list[str]:
 
 
 def _of_best(p: RunSummary) -> list[str]:
-    """Compare the scores of the best chain, whose predictions can be used, and of the others."""
+    """Compare the scores of the best chain, whose predictions can be used, with those of the other chains."""
     if p.best is None:
         return []
     (best, *others), by_score = agreement.ranked(p.summaries)
@@ -142,7 +142,7 @@ def _found(p: RunSummary) -> list[str]:
             f"Held-out rows score {p.heldout_averaged:.3f} nats a row: the higher, the better; to compare runs on this "
             "table."
         )
-    elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, which an early look has not reached
+    elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, later than an early look
         lines.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
     return lines
 

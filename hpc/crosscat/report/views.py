@@ -1,4 +1,4 @@
-"""Views in the report: the columns of each, and how sure they are; and all columns, by what they say of clusters."""
+"""Views in the report: columns of each view, with their certainty; and all columns, by information about clusters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mpibayes.hpc.report.document import PAGE, Field, Matrix, Rounded, Section, 
 from mpibayes.hpc.report.drawing import cut
 from mpibayes.text import counted, percent, visible
 
-LISTED = 30  # views in the table on paper, at most
-NAMED, NAMED_ON_PAGE, NAMED_ON_TOP = 8, 12, 3  # columns of a view
+LISTED = 30  # most views in the table on paper
+NAMED, NAMED_ON_PAGE, NAMED_ON_TOP = 8, 12, 3  # columns named per view
 TOP = 8  # views on the terminal
 LETTERS = 30
-PAIRS = 4  # of columns, of which the draws are least certain
+PAIRS = 4  # uncertain pairs of columns shown
 FIELDS = (
     Field("view", "whole"), Field("columns", "whole"),
     Field("together", "number", "share of the draws in which two of its columns share a view"),
@@ -28,7 +28,7 @@ FIELDS = (
 
 
 def section(p: RunSummary) -> Section:
-    """The representative views, and how sure the draws are of them."""
+    """Return the section on the representative views and their certainty."""
     words = "A view is a set of columns that share one clustering of the rows."
     rows = [_line(p, i, view) for i, view in enumerate(p.views)]
     table = Table("view", FIELDS, rows, caption=lambda shown: _left_out(p, shown), most=LISTED)
@@ -41,7 +41,7 @@ def section(p: RunSummary) -> Section:
 
 
 def top(p: RunSummary) -> Table:
-    """The first views, for the terminal."""
+    """Return a table of the first views, for the terminal."""
     rows = [
         [view.number, len(view.names), None if view.spread else len(view.representative.sizes),
          _described(view, NAMED_ON_TOP)]
@@ -79,12 +79,12 @@ def _line(p: RunSummary, i: int, view: ViewSummary) -> list[Any]:
 
 
 def _described(view: ViewSummary, most: int) -> str:
-    """The columns of a view; a column alone with its distribution."""
+    """Name the columns of a view; describe a column alone with its distribution."""
     return first_columns(view, most, cut) + (f": {view.spread}" if view.spread else "")
 
 
 def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
-    """The columns of a view, the first of many by name."""
+    """Name the first columns of a view and count the rest."""
     from mpibayes.terminal import Text
 
     text = Text()
@@ -104,7 +104,7 @@ def _columns(p: RunSummary, i: int, view: ViewSummary) -> Any:
 
 
 def _left_out(p: RunSummary, shown: int) -> str:
-    """The views beyond those shown."""
+    """Describe the views beyond those shown."""
     rest = p.views[shown:]
     if not rest:
         return ""
@@ -116,7 +116,7 @@ def _left_out(p: RunSummary, shown: int) -> str:
 
 
 def _remark(p: RunSummary) -> Any:
-    """The pairs of columns of which the draws are least certain."""
+    """Describe the most uncertain pairs of columns."""
     from mpibayes.terminal import Text
 
     d = p.dependence
@@ -143,7 +143,7 @@ def _short(name: str) -> str:
 
 
 def of_columns(p: RunSummary) -> Section:
-    """All columns, by how much they say of the clusters of their view."""
+    """Return the section on all columns, by mutual information with the clusters of their view."""
     fields = [
         Field("column", "text"), Field("kind", "text"),
         Field("information, nats", "number", "mutual information of column and cluster"),
@@ -157,13 +157,13 @@ def of_columns(p: RunSummary) -> Section:
         fields += [Field("view", "whole"), Field("with others", "number", "share of draws, mean over the view")]
     kinds, rows = {c.name: c.kind for c in p.run.data.stored}, []
     for view in p.views:
-        of: dict[str, list[ColumnProfile]] = {}  # of a column with atoms two, whose information is a sum
+        of: dict[str, list[ColumnProfile]] = {}  # a column with atoms has two profiles; their information adds
         for c in view.profiles:
             of.setdefault(c.title, []).append(c)
         for name, parts in of.items():
             k = int(np.argmax(sum(c.divergence for c in parts)))
             cells = [sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
-            if view.spread:  # whose clusters are its histogram
+            if view.spread:  # the clusters of a single column are its histogram
                 cells = [None, f"alone: {view.spread}"]
             row = [name, kinds[name], *cells]
             rows.append([*row, view.number, together.get(name, np.nan)] if p.run.several else row)
