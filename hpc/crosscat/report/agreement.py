@@ -27,7 +27,7 @@ from mpibayes.hpc.scalar import SCORES, Scalar
 from mpibayes.hpc.settled import APART, Judgement
 
 SLACK = 0.02  # in adjusted Rand index: chains that differ this much more from each other than from themselves agree
-FARTHER = 1.02  # or with draws on average farther from the other chain's than from their own by this factor at most
+FARTHER = 1.02  # chains also agree if their draws are at most this factor farther from each other's than from their own
 ALIKE = 0.9  # adjusted Rand index of partitions that differ only in details
 WORST_FIRST = ("different", "apart", "unknown", "spread", "nearly", "same")  # verdicts
 APART_R_HAT = 1.1  # chains disagree if R-hat of the log joint is above this and their means differ by APART_NATS,

@@ -313,7 +313,7 @@ def forest_picture(links: Links):
         line = len(places)
         places.append((depth, name, share, above))
         if name in (place[1] for place in places[:line]):
-            return  # in a circle of majorities
+            return  # majorities may form a cycle
         for pair in children.get(name, []):
             put(pair.child, depth + 1, pair.share, line)
 

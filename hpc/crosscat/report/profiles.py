@@ -301,7 +301,7 @@ def _column(column, size, observed, shown, inner, overall, values, compared, **m
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
     part, lacks = np.zeros(len(shown)), np.zeros(len(size))
-    if column.atoms:  # a cell missing here is an atom, or missing in the column's other profile
+    if column.atoms:  # the column's other profile covers cells missing here: atoms, and missing ones
         n_missing, everywhere = np.zeros(len(size)), 0.0
     if everywhere > 0:
         # half a cell of each kind: a small cluster without missing cells says little

@@ -51,8 +51,8 @@ from mpibayes.text import counted, span
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
 LISTED = 30  # most clusters in the table
 BROWSED = 500  # most clusters on the page
-COUNTS = ("n_views", "n_clusters")  # scalars whose report gives the share of every value
-LEAST_SHARE = 0.001  # smaller clusters are gathered in one line
+COUNTS = ("n_views", "n_clusters")  # scalars for which the report gives every value's share
+LEAST_SHARE = 0.001  # smaller clusters share one line
 SECOND_CHAIN = "Only a second chain from another start can show that: run.chains = 2."
 
 

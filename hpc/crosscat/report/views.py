@@ -127,7 +127,7 @@ def _remark(p: RunSummary) -> Any:
             f"every pair of columns is together, or apart, in at least {percent(SURE)} of the draws", style="dim"
         )
     pairs, seen = [], set()
-    for i, j in uncertain:  # each column once: one that wanders makes a pair with each of a view
+    for i, j in uncertain:  # each column once: a column that changes views is paired with every column of a view
         if len(pairs) < PAIRS and not {i, j} & seen:
             seen |= {i, j}
             views = dict.fromkeys(str(d.view_of(c) + 1) for c in (i, j))
