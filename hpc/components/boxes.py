@@ -131,7 +131,7 @@ def _along(
     slope, rest = covariance[others, j] / covariance[j, j], _given(covariance, j)
     edges = [mean[:, [j]] + scale * np.arange(-FAR, FAR + PANEL, PANEL)]
     for o, b, wide in zip(others, slope, np.sqrt(np.diagonal(rest))):
-        if abs(b) * PANEL * scale > wide:  # an edge steeper than a panel is wide
+        if abs(b) * PANEL * scale > wide:  # an edge narrower than a panel
             step = wide / abs(b)
             sides = step * np.append(0.0, 2.0 ** np.arange(np.ceil(np.log2(PANEL * scale / step)) + 1.0))
             for bound in (low, high):

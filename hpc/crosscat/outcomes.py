@@ -25,7 +25,7 @@ SLICE = 65_536  # rows of a pass over the table
 
 
 class Outcomes:
-    """The outcome of a run that is opened for reading."""
+    """Outcome of `run`, which is opened for reading and has an outcome."""
 
     def __init__(self, run: Posterior):
         self.run = run

@@ -1,8 +1,8 @@
 """Cells of columns in lines: probability of all of a row's recorded cells, draws within them, and the distribution of
 one more column (docs/math.md 2.12).
 
-In a cluster a column is normal given its neighbour in the tree, so an integral over all cells factors into one per
-cell, taken from the leaves to the root. A cell gets more Gauss-Legendre nodes the wider it is in conditional standard
+In a cluster a column is normal given its neighbour in the tree, so an integral over all cells is taken one cell at a
+time, from the leaves to the root. A cell gets more Gauss-Legendre nodes the wider it is in conditional standard
 deviations, so their number depends on the row and the cluster alone; an unknown column between known ones is summed
 out by the trapezoidal rule. The probability of a cell that is narrow in a cluster is density times width.
 """

@@ -1,7 +1,7 @@
 """Real columns in lines in a cluster of one row, with parameters integrated out (docs/math.md 1.10, 2.12).
 
-A row alone in its cluster is all the data that the cluster's parameters have. Drawn given it, they would make it likely
-in most draws and impossible in a few, and an average of 1 / p would not converge; so for a left-out row the new cluster
+A row alone in its cluster is the only data about the cluster's parameters. Drawn given it, they would make it likely in
+most draws and impossible in a few, and an average of 1 / p would not converge; so for a left-out row the new cluster
 follows the prior. There each column is a t given its parent, and unknown columns are summed out from the leaves to the
 root by quadrature: under the prior slopes have mean 0, so all functions of a column vary about two points only, and one
 set of nodes serves all rows.
