@@ -227,7 +227,9 @@ def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) 
         sparse = "" if isinstance(table, Table) or not config.run.grow else "; a sparse table cannot grow (run.grow)"
         return f"the content of {table.path} is not the content the run started with{sparse}"
     n = counted(table.n_rows - before.n_rows, "row")
-    words = f"{n} appended to {table.path} since the run started with {before.n_rows:,}; its results describe those rows"
+    words = (
+        f"{n} appended to {table.path} since the run started with {before.n_rows:,}; its results describe those rows"
+    )
     return f"{words}. With --grow (run.grow = true) the run adds them, and continues"
 
 
