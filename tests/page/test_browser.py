@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.report.heat_map import heat_map
-from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, MANY_COLUMNS, ColumnProfile
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import MANY_CLUSTERS, MANY_COLUMNS
 from mpibayes.hpc.report.document import Figure, Section
 from mpibayes.hpc.report.page import page as module
 from mpibayes.hpc.report.page.page import page

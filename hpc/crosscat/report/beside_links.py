@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.profiles import TELLING
+from mpibayes.hpc.crosscat.report.traits import TELLING
 
 
 class BesideLinks:

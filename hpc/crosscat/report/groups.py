@@ -16,8 +16,8 @@ from mpibayes.hpc.crosscat.levels.of_run import OFFERED, ViewLevels
 from mpibayes.hpc.crosscat.report import profiles
 from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
 from mpibayes.hpc.crosscat.report.names import NAMELESS, against_the_whole, most_telling, name_clusters
-from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
+from mpibayes.hpc.crosscat.report.traits import Trait, traits_of
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.report.document import Levels, Numbers
 from mpibayes.text import counted, enumerated
@@ -86,7 +86,7 @@ def shown_level(
     whole = [against_the_whole(c) for c in columns]
     repeated = beside.repeated([c.name for c in columns], level.groups[tree.patterns.of], level.n)
     if few:
-        traits = [profiles.traits(columns, k, shared, repeated=repeated) for k in range(level.n)]
+        traits = [traits_of(columns, k, shared, repeated=repeated) for k in range(level.n)]
     else:
         traits = most_telling(again, whole, every, repeated)
     total, names = level.rows.sum(), name_clusters(traits)

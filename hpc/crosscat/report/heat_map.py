@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.report import ordered
-from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import TELLING
 from mpibayes.hpc.report.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
 

@@ -7,7 +7,8 @@ from itertools import combinations
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile, Trait, trait
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import TELLING, Trait, trait
 from mpibayes.hpc.report.document import Levels, Numbers
 
 MOST_LEVELS = 24  # most levels kept per column

@@ -27,8 +27,9 @@ from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.links import Links, links_of
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.outcome import Effects, effects_of, warnings_of
-from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
+from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
+from mpibayes.hpc.crosscat.report.traits import Trait, picture, traits_of
 from mpibayes.hpc.crosscat.representative import (
     COMPARED,
     SAMPLED,
@@ -378,8 +379,8 @@ def _characterise(
         view.blocks = profiles.block_profiles(mine.components, statistics, shown)
         view.curves = survival.curves(mine.components, r.hyper, statistics)
     repeated = view.beside.repeated([c.name for c in view.profiles], r.labels, len(r.sizes))
-    traits = [profiles.traits(view.profiles, int(k), shared, repeated=repeated) for k in shown]
-    view.columns = profiles.picture(view.profiles, shared, traits) if view.profiles else []
+    traits = [traits_of(view.profiles, int(k), shared, repeated=repeated) for k in shown]
+    view.columns = picture(view.profiles, shared, traits) if view.profiles else []
     browsed = np.arange(min(BROWSED, len(r.sizes)))
     if statistics is not None and sample is not None:
 

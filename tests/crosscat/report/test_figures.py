@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.report import figures, heat_map
-from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, picture, trait
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import picture, trait
 from mpibayes.hpc.report import drawing
 from tests.crosscat.report.test_chains import make_chain
 

@@ -9,7 +9,8 @@ from mpibayes.hpc.crosscat.report.distribution import in_words
 from mpibayes.hpc.crosscat.report.heat_map import _cell
 from mpibayes.hpc.crosscat.report.names import MOST_LEVELS, against_the_whole, name_clusters
 from mpibayes.hpc.crosscat.report.ordered import place, telling_run
-from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, trait
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import trait
 from mpibayes.io.rows import Column
 
 

@@ -13,9 +13,10 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.clusters import block_tables
 from mpibayes.hpc.crosscat.report.names import name_clusters
-from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
+from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import make
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
+from mpibayes.hpc.crosscat.report.traits import Trait
 from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing

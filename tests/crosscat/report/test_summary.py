@@ -7,7 +7,7 @@ from scipy.stats import entropy
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, nearest, ordered_sizes, typical, variations
-from mpibayes.hpc.crosscat.report import profiles as summary
+from mpibayes.hpc.crosscat.report import profiles, traits
 from mpibayes.hpc.crosscat.report.telling import shared_of
 from mpibayes.hpc.crosscat.representative import Compared, _chosen
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
@@ -155,11 +155,11 @@ def profiles_of(columns, rows, z):
             x = getattr(rows, c.block)[:, c.index]
             cuts = cuts_of(c, x)
             cells = [x[(z == j) & ~np.isnan(x)] for j in range(k)]
-            numbers[c.name] = summary.Numbers(
+            numbers[c.name] = profiles.Numbers(
                 np.stack([np.bincount(np.searchsorted(cuts, y), minlength=len(cuts) + 1) for y in cells], axis=1),
                 np.array([y.mean() for y in cells]), np.array([((y - y.mean()) ** 2).sum() for y in cells]),
             )  # fmt: skip
-    return components, prior, s, summary.profiles(components, prior, s, np.arange(k), numbers)
+    return components, prior, s, profiles.profiles(components, prior, s, np.arange(k), numbers)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def profiled():
 
 def test_characterisation_finds_the_planted_columns(profiled):
     *_, made = profiled
-    named = [[t.column for t in summary.traits(made, k)] for k in range(3)]
+    named = [[t.column for t in traits.traits_of(made, k)] for k in range(3)]
     assert {"colour", "flag"} <= set(named[0])
     assert {"height", "colour", "flag"} <= set(named[1])
     assert {"visits", "income", "colour"} <= set(named[2])
@@ -182,11 +182,11 @@ def test_characterisation_finds_the_planted_columns(profiled):
 
 def test_phrases_are_for_people(profiled):
     *_, made = profiled
-    text = {t.column: str(t) for t in summary.traits(made, 1)}
+    text = {t.column: str(t) for t in traits.traits_of(made, 1)}
     assert text["colour"].startswith("colour = green 9") and "(overall 2" in text["colour"]
     assert text["height"].startswith("height 60.") and " ± 5.0 (overall 18 ± 28)" in text["height"]
     assert text["flag"].startswith("flag = yes 9")
-    text = {t.column: str(t) for t in summary.traits(made, 2)}
+    text = {t.column: str(t) for t in traits.traits_of(made, 2)}
     assert text["income"].startswith("income missing 9") and text["visits"].startswith("visits 25")
 
 
@@ -223,7 +223,7 @@ def test_small_clusters_of_noise_are_not_characterised():
     z = np.repeat(np.arange(41), [4000, *[20] * 40])
     columns, rows = table_from_arrays([("x", "real", g.normal(size=len(z)), None)])
     *_, (made,) = profiles_of(columns, rows, z)
-    assert np.median(made.divergence[1:]) < summary.TELLING
+    assert np.median(made.divergence[1:]) < traits.TELLING
 
 
 def test_clusters_that_share_a_repeated_value_do_not_differ():
@@ -233,7 +233,7 @@ def test_clusters_that_share_a_repeated_value_do_not_differ():
     x[z == 2] = np.random.default_rng(8).gamma(2.0, 3000.0, 200)
     columns, rows = table_from_arrays([("gains", "real", x, None)])
     *_, (made,) = profiles_of(columns, rows, z)
-    assert made.divergence[1] < summary.TELLING < made.divergence[2]
+    assert made.divergence[1] < traits.TELLING < made.divergence[2]
 
 
 def test_columns_that_tell_the_same_story_are_named_once():
@@ -250,8 +250,8 @@ def test_columns_that_tell_the_same_story_are_named_once():
     assert shared("other", "detail")[0] < 0.01
     columns, rows = table_from_arrays([("detail", "categorical", a, None), ("part", "categorical", a, None)])
     *_, made = profiles_of(columns, rows, z)
-    assert len(summary.traits(made, 0)) == 2
-    assert len(summary.traits(made, 0, shared)) == 1
+    assert len(traits.traits_of(made, 0)) == 2
+    assert len(traits.traits_of(made, 0, shared)) == 1
 
 
 def test_columns_are_chosen_by_what_they_add():
@@ -264,10 +264,10 @@ def test_columns_are_chosen_by_what_they_add():
     columns.append(("noise", g.integers(0, 3, len(z))))
     given = [(name, "categorical", np.asarray(x, np.int64), None) for name, x in columns]
     *_, made = profiles_of(*table_from_arrays(given), z)
-    chosen = [c.name for c in summary.picture(made, shared_of(dict(columns), z))]
+    chosen = [c.name for c in traits.picture(made, shared_of(dict(columns), z))]
     assert [name.rstrip("0123") for name in chosen[:2]] == ["twin", "rare"] and "noise" not in chosen
     assert sum(name.startswith("twin") for name in chosen) == 1
-    assert [t.column for t in summary.traits(made, 3, shared_of(dict(columns), z))][1:2] == ["rare"]
+    assert [t.column for t in traits.traits_of(made, 3, shared_of(dict(columns), z))][1:2] == ["rare"]
     by_information = sorted(made, key=lambda c: -c.information)
     assert all(c.name.startswith("twin") for c in by_information[:4])  # what a choice column by column would show
 
@@ -275,17 +275,17 @@ def test_columns_are_chosen_by_what_they_add():
 def test_what_a_cluster_lacks_is_said():
     p = np.array([0.001, 0.2, 0.2, 0.2, 0.2, 0.199])
     q = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
-    assert summary.telling_levels(p, q) == [0]
-    assert summary.telling_levels(np.array([0.1, 0.45, 0.45]), np.array([0.6, 0.2, 0.2])) == [1, 2]
-    assert summary.telling_levels(np.array([0.9, 0.1]), np.array([0.5, 0.5])) == [0]
+    assert traits.telling_levels(p, q) == [0]
+    assert traits.telling_levels(np.array([0.1, 0.45, 0.45]), np.array([0.6, 0.2, 0.2])) == [1, 2]
+    assert traits.telling_levels(np.array([0.9, 0.1]), np.array([0.5, 0.5])) == [0]
 
 
 def test_two_levels_that_share_a_cluster_are_both_named():
     """Two species of three in one group: the larger half alone would be half of the truth."""
     third = np.full(3, 1 / 3)
-    assert summary.telling_levels(np.array([0.51, 0.48, 0.01]), third) == [0, 1]
-    assert summary.telling_levels(np.array([0.7, 0.295, 0.005]), np.array([0.44, 0.2, 0.36])) == [0, 1]
-    assert summary.telling_levels(np.array([0.7, 0.15, 0.15]), third) == [0]
+    assert traits.telling_levels(np.array([0.51, 0.48, 0.01]), third) == [0, 1]
+    assert traits.telling_levels(np.array([0.7, 0.295, 0.005]), np.array([0.44, 0.2, 0.36])) == [0, 1]
+    assert traits.telling_levels(np.array([0.7, 0.15, 0.15]), third) == [0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from rich.console import Console
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.report import heat_map
 from mpibayes.hpc.crosscat.report.names import name_clusters
-from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, Trait, trait
+from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.traits import Trait, trait
 from mpibayes.hpc.results.report import report
 from mpibayes.io.files import chain_directories
 from mpibayes.text import percent
