@@ -1,6 +1,7 @@
 """Regression of an outcome without clusters, for comparison: posterior mode of its coefficients, and standard errors.
 
 All coefficients but the intercept have the prior N(0, SD^2), just enough to keep them finite if classes are separated.
+The prior is one of predictors and numbers in standard deviations, so that units do not matter; indicators are 0 and 1.
 """
 
 from __future__ import annotations
@@ -41,9 +42,21 @@ class Plain:
 
 def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
     """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing."""
+    if not likelihood.has_scale:
+        return _fit(likelihood, x, y, nu)
+    middle, unit = float(y.mean()), float(y.std()) or 1.0
+    of = _fit(likelihood, x, (y - middle) / unit, nu)
+    coefficients = unit * of.coefficients
+    coefficients[0] += middle
+    return Plain(likelihood, coefficients, unit * of.errors, nu, unit * of.scale)
+
+
+def _fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
+    """Fit the regression to numbers in standard deviations about their mean."""
     n, q = x.shape
-    precision = np.full(q, SD**-2.0)
-    precision[0] = WIDE**-2.0
+    at, size = _units(x)
+    precision = (size / SD) ** 2
+    precision[0] = WIDE**-2.0 / (1.0 + ((at / size)[1:] ** 2).sum())  # where predictors are 0, which may be far away
     mean = float(y.mean())
     scale = max(float(y.std()), 1e-6) if likelihood.has_scale else 1.0
     coefficients = np.zeros(q)
@@ -75,6 +88,15 @@ def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -
     _, weight = _slopes(lambda e: likelihood.log_density(e, y, nu, scale), eta)
     covariance = np.linalg.inv(_gram(x, weight) + np.diag(precision))
     return Plain(likelihood, coefficients, np.sqrt(np.diag(covariance)), nu, scale)
+
+
+def _units(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means and standard deviations of predictors, (q,) each; 0 and 1 for those that are only 0 or 1."""
+    pieces = [x[i : i + PIECE] for i in range(0, len(x), PIECE)]
+    mean = sum(piece.sum(axis=0, dtype=np.float64) for piece in pieces) / len(x)
+    square = sum(((piece - mean) ** 2).sum(axis=0) for piece in pieces) / len(x)
+    counts = ~np.all([((piece == 0) | (piece == 1)).all(axis=0) for piece in pieces], axis=0) & (square > 0.0)
+    return np.where(counts, mean, 0.0), np.where(counts, np.sqrt(square), 1.0)
 
 
 def _slopes(of: Callable[[np.ndarray], np.ndarray], eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

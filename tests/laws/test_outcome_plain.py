@@ -57,3 +57,16 @@ def test_hard_cases_have_a_finite_mode():
     assert fit(LIKELIHOODS["logistic"], x, np.full(N, 1.0), 4.0).expectations(x).min() > 0.99
     y[0] = 1e6
     assert fit(LIKELIHOODS["student-t"], x, y, 4.0).coefficients == pytest.approx(TRUTH, abs=0.1)
+
+
+@pytest.mark.parametrize("name", ["normal", "student-t", "logistic"])
+def test_units_do_not_matter(name):
+    """Incomes by year of birth, in dollars: predictions and errors are those of standard scores."""
+    of = LIKELIHOODS[name]
+    x, y = problem(name, np.random.default_rng(3))
+    middle, unit = (1e5, 3e4) if of.has_scale else (0.0, 1.0)
+    far = (x * [1.0, 20.0, 1e-4] + [0.0, 1960.0, 0.0]).astype(np.float32)
+    near, there = fit(of, x, y, 4.0), fit(of, far, middle + unit * y, 4.0)
+    assert far @ there.coefficients == pytest.approx(middle + unit * (x @ near.coefficients), abs=1e-3 * unit)
+    assert there.errors[1:] == pytest.approx(unit * near.errors[1:] / [20.0, 1e-4], rel=1e-2)
+    assert there.scale == pytest.approx(unit * near.scale if of.has_scale else 1.0, rel=1e-3)
