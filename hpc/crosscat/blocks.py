@@ -2,7 +2,7 @@
 
 Values of several columns of a block may be given; a range only of one column alone. The probability of wide cells is a
 sum over nodes in all of them, as long as the nodes are few; beyond that, the finest cells get the density of the value
-with the variance of its rounding added.
+with the variance of its rounding added, and those too wide for it their probability given the others.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class JointLaw(Protocol):
 
 
 MOST_NODES, AT_ONCE = 2_000, 1_000_000  # nodes of a row's cells; numbers in an array
+WIDE = 2.0  # deviations given the others: wider cells without nodes have no density
 IN_CELLS = 2**31 + 4  # sub-stream
 LEAST = 1e-12  # weight above which a cluster counts in a row's conditional
 
@@ -74,7 +75,17 @@ class BlockLaw:
                     for of in self._atoms(self.law, mine, seen):
                         total[at, of.k] = log_sum(of.log_p(x[at][:, seen]))
                     total[at] += width[at, None]
+            self.put_alone(mine, total)
         return total
+
+    def put_alone(self, known: Known, total: np.ndarray) -> None:
+        """Put the scores of rows of which one column alone is known into the total, (n, K + 1), as without others."""
+        seen = [which < len(events) for events, which in known.of.values()]
+        single = np.sum(seen, axis=0) == 1
+        for (events, which), there in zip(known.of.values(), seen):
+            rows = np.flatnonzero(single & there)
+            if len(rows):
+                total[rows] = self.alone(events, which[rows])
 
     def alone(self, events: Events, which: np.ndarray) -> np.ndarray:
         """Return the score, (n, K + 1), where nothing is known of other columns."""
@@ -120,10 +131,11 @@ class BlockLaw:
         x[:, m] = np.nan
         out = np.zeros((len(weight), len(events)))
         for seen, at in patterns_of(x):
-            for of in self._atoms(self.law, given, seen):
+            nodes = self._atoms(self.law, given, seen, [m])
+            for of in nodes:
                 for i in np.flatnonzero(weight[at, of.k] > LEAST):
                     out[at[i]] += weight[at[i], of.k] * of.averaged(x[at[i], seen], m, events)
-            fine = np.delete(np.arange(weight.shape[1]), [of.k for of in self._atoms(self.law, given, seen)])
+            fine = np.delete(np.arange(weight.shape[1]), [of.k for of in nodes])
             location, scale, nu = self.law.single(x[at][:, seen], seen, m)
             rows, k = np.nonzero(weight[np.ix_(at, fine)] > LEAST)
             k = fine[k]
@@ -142,29 +154,33 @@ class BlockLaw:
             lacking = np.array([m for m, name in enumerate(self.names) if name in requested and m not in seen], np.intp)
             if len(lacking):
                 within = x[at][:, seen]
-                for of in self._atoms(law.blocks[block], known, seen):
+                for of in self._atoms(law.blocks[block], known, seen, lacking):
                     rows = np.flatnonzero(cluster[at] == of.k)
                     within[rows] = of.drawn(within[rows], u[at[rows]])
                 drawn = law.draw(block, within, seen, lacking, cluster[at], stream, ids[at])
                 x[np.ix_(at, lacking)] = drawn
         return {name: x[:, m] for m, name in enumerate(self.names) if name in requested}
 
-    def _atoms(self, law: Predictive, known: Known, seen: np.ndarray) -> list[Atoms]:
+    def _atoms(
+        self, law: Predictive, known: Known, seen: np.ndarray, asked: Sequence[int] | np.ndarray = ()
+    ) -> list[Atoms]:
         """Return the nodes in the cells of columns `seen`, for each cluster where these cells are wide."""
-        steps = [known.of[self.names[m]][0].column.resolution or 0.0 for m in seen]
-        return [of for k in range(len(law.nu)) if (of := atoms(law, k, seen, np.array(steps))) is not None]
+        steps = np.array([known.of[self.names[m]][0].column.resolution or 0.0 for m in seen])
+        return [of for k in range(len(law.nu)) if (of := atoms(law, k, seen, steps, asked)) is not None]
 
 
 @dataclass(frozen=True)
 class Atoms:
     """Nodes in the cells of columns `seen` in cluster k. offset (A, D): distances from the middles; log_weight (A,).
-    law: of the cluster."""
+    law: of the cluster. wide: places in `seen` of wide cells without nodes, their steps, and the law before their
+    rounding is part of it."""
 
     k: int
     seen: np.ndarray
     law: Predictive
     offset: np.ndarray
     log_weight: np.ndarray
+    wide: Sequence[tuple[int, float, Predictive]] = ()
 
     def log_p(self, x: np.ndarray) -> np.ndarray:
         """Return each node's log term in the probability of the cells about x (n, D), in units of the product of their
@@ -172,8 +188,19 @@ class Atoms:
         step, parts = max(1, AT_ONCE // self.offset.size), []
         for piece in (x[i : i + step] for i in range(0, len(x), step)):
             at = (piece[:, None] + self.offset).reshape(-1, x.shape[1])
-            parts.append(self.law.log_density(at, self.seen).reshape(len(piece), -1) + self.log_weight)
+            parts.append(self._log_p_at(at).reshape(len(piece), -1) + self.log_weight)
         return np.concatenate(parts) if parts else np.zeros((0, len(self.offset)))
+
+    def _log_p_at(self, at: np.ndarray) -> np.ndarray:
+        """Return the log density at nodes (n, D), with the probabilities of wide cells, each given the middles of those
+        before."""
+        given = np.setdiff1d(np.arange(len(self.seen)), [j for j, _, _ in self.wide])
+        total = (self.wide[0][2] if self.wide else self.law).log_density(at[:, given], self.seen[given])[:, 0]
+        for j, step, law in self.wide:
+            of, x = (a[..., 0] for a in law.single(at[:, given], self.seen[given], self.seen[j])), at[:, j]
+            total = total + log_t(*of, x - 0.5 * step, x + 0.5 * step) - np.log(step)
+            given = np.append(given, j)
+        return total
 
     def averaged(self, x: np.ndarray, member: int, events: Events) -> np.ndarray:
         """Return the probabilities (U,) of events of column `member` given the cells about x (D,)."""
@@ -189,32 +216,45 @@ class Atoms:
         return x + self.offset[(p[:, :-1] <= u[:, None] * p[:, -1:]).sum(axis=1)]
 
 
-def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms | None:
+def atoms(
+    law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray, asked: Sequence[int] | np.ndarray = ()
+) -> Atoms | None:
     """Return at most MOST_NODES nodes in cells of widths `steps` in cluster k, the coarsest columns served first; None
-    where all cells are narrow."""
+    where all cells are narrow. asked: columns beside which cells have to be narrow."""
     if not steps.any():
         return None
     nu, matrix = law.nu[k], law.matrix[k].copy()
-    of_scale = np.linalg.pinv(matrix[np.ix_(seen, seen)], hermitian=True).diagonal() * (nu if np.isfinite(nu) else 1.0)
+    every = np.append(seen, np.array(asked, np.intp))
+    of_scale = np.linalg.pinv(matrix[np.ix_(every, every)], hermitian=True).diagonal()[: len(seen)]
+    of_scale = of_scale * (nu if np.isfinite(nu) else 1.0)
     width = steps * np.sqrt(np.maximum(of_scale, 0.0))
     level = width_level(width)
     if not level.any():
         return None
-    offset, log_weight = np.zeros((1, len(seen))), np.zeros(1)
+
+    def law_of() -> Predictive:
+        own = law.location[[k]], matrix[None].copy(), law.nu[[k]]
+        return Predictive(*own) if np.isfinite(nu) else Normals(*own)
+
+    offset, log_weight, rounded = np.zeros((1, len(seen))), np.zeros(1), []
     for j in np.argsort(-width, kind="stable"):
         n = int(NODES[level[j]])
         if n == 1:
             continue
-        if n * len(offset) > MOST_NODES:  # add the variance of rounding to that of x
-            matrix[seen[j], seen[j]] += steps[j] ** 2 / 12.0 * (nu if np.isfinite(nu) else 1.0)
+        if n * len(offset) > MOST_NODES:
+            rounded.append(j)
             continue
         half = np.array([0.5 * steps[j]])
         (at,), (weight,) = nodes_in(-half, half, n)
         offset = np.repeat(offset, n, axis=0)
         offset[:, j] = np.tile(at, len(log_weight))
         log_weight = np.add.outer(log_weight, weight - np.log(steps[j])).ravel()
-    own = law.location[[k]], matrix[None], law.nu[[k]]
-    return Atoms(k, seen, Predictive(*own) if np.isfinite(nu) else Normals(*own), offset, log_weight)
+    wide = []
+    for j in sorted(rounded, key=lambda j: bool(width[j] > WIDE)):  # x + rounding, by its variance
+        if width[j] > WIDE:
+            wide.append((int(j), float(steps[j]), law_of()))
+        matrix[seen[j], seen[j]] += steps[j] ** 2 / 12.0 * (nu if np.isfinite(nu) else 1.0)
+    return Atoms(k, seen, law_of(), offset, log_weight, wide)
 
 
 def ranges(events: Events) -> np.ndarray:

@@ -152,7 +152,10 @@ class LineLaw(BlockLaw):
             return self.alone(*next(iter(known.of.values())))
         boxes = self._boxes(known)
         total = self.cells(known).log_p()
-        return total if boxes is None else total + boxes.log_p(self.law)
+        if boxes is not None:
+            total += boxes.log_p(self.law)
+        self.put_alone(known, total)
+        return total
 
     def log_masses(self, events: Events) -> np.ndarray:
         m, law = self.names.index(events.column.name), self.law
