@@ -13,6 +13,7 @@ from mpibayes.io.rows import Column
 from mpibayes.kernels.common.functions import gammaln
 
 NARROW, WIDE = 0.03, 0.5  # widths, in units of the scale, up to which one point, or three, will do for the integral
+TINY = 1e-290  # a probability below it has lost digits
 LOG_2PI = float(np.log(2.0 * np.pi))
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
@@ -40,11 +41,15 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
             return constant + size - 0.5 * (nu + 1.0) * np.log(1.0 + middle * middle / nu)
         squares = ((middle + 0.5 * node * width) ** 2 for node in NODES)
         if normal:
-            heights = [np.exp(-0.5 * p) * (0.5 * w) for p, w in zip(squares, WEIGHTS)]
+            powers = [-0.5 * p for p in squares]
         else:
-            points = (p / nu for p in squares)
-            heights = [np.exp(-0.5 * (nu + 1.0) * np.log(1.0 + p)) * (0.5 * w) for p, w in zip(points, WEIGHTS)]
-        narrow = constant + size + np.log(sum(heights))
+            powers = [-0.5 * (nu + 1.0) * np.log(1.0 + p) for p in (p / nu for p in squares)]
+        total = sum(np.exp(e) * (0.5 * w) for e, w in zip(powers, WEIGHTS))
+        narrow = constant + size + np.log(total)
+        if (total < TINY).any():
+            top = np.maximum.reduce(powers)
+            far = constant + size + top + np.log(sum(np.exp(e - top) * (0.5 * w) for e, w in zip(powers, WEIGHTS)))
+            narrow = np.where((total < TINY) & np.isfinite(top), far, narrow)
     if not wide.any():
         return narrow
     a, b, nu = (np.broadcast_to(x, wide.shape)[wide] for x in (a, b, nu))
@@ -55,13 +60,18 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
 def log_between(a, b, nu) -> np.ndarray:
     """Return the log probability of a <= t <= b under standard t distributions, as a difference of distribution
     functions."""
-    from scipy.special import ndtr, stdtr  # slow to import
+    from scipy.special import log_ndtr, ndtr, stdtr  # slow to import
 
     with np.errstate(divide="ignore", invalid="ignore"):
         right = a + b > 0.0  # the mirror image is in the left tail
         a, b = np.where(right, -b, a), np.where(right, -a, b)
         if np.isinf(nu).all():
-            return np.log(ndtr(b) - ndtr(a))
+            p = ndtr(b) - ndtr(a)
+            if not (p < TINY).any():
+                return np.log(p)
+            below = log_ndtr(b)
+            far = below + np.log1p(-np.exp(log_ndtr(a) - below))
+            return np.where((p < TINY) & np.isfinite(below), far, np.log(p))
         return np.log(stdtr(nu, b) - stdtr(nu, a))
 
 
