@@ -30,6 +30,7 @@ from mpibayes.text import counted
 
 SAMPLE = 50_000  # training rows from which a column's cells are chosen
 BYTES = 128 << 20  # of sums over draws held at a time
+LOST = 0.01  # largest probability lost to rounding
 HELD = 256 << 20  # of a column's probabilities in the clusters of all draws, kept between blocks
 BLOCK = 2_048  # rows, at most, that a rank works on at a time
 T = TypeVar("T")
@@ -267,6 +268,11 @@ class Asking:
                 log_given[d] = on_them.log_p
                 parts.add(d, log_given[d], on_them.averaged(cells.events, mass))
             p, error = parts.result()
+            if not (np.abs(p.sum(axis=1) - 1.0) < LOST).all():
+                raise ConfigError(
+                    f"{name}: its distribution cannot be computed in float64 given values so far from the table's; "
+                    "check the units of what is given"
+                )
             return Distributions(cells, p, error, average.effective(average.weights(log_given)), parts)
 
         return average.in_blocks(given.n_rows, self._block(draws, 8 * len(cells) * n_sums / len(draws))), work

@@ -92,7 +92,7 @@ def any_pair():
         return -np.log(len(labels) * (len(labels) - 1) / 2.0)
 
     def pair(self, u):
-        labels = self._some_labels([view.z for view in self.views])
+        labels = self._sampled_labels([view.z for view in self.views])
         result = views.split_merge.alike.draw(right(labels), u)
         return result, wrong(self, labels, *result)
 

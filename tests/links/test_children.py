@@ -152,7 +152,8 @@ def test_predictions_are_those_of_questions(asking, monkeypatch):
             q = on_them.averaged(events, law.masses(events))[p.rows]
             (result,) = view.averages(replace(p), on_them.weights[0][p.rows], modelled)
             if column.levels:
-                assert np.allclose(result, q, atol=1e-9), name
+                # questions count a column that is known alone by its cell's mass
+                assert np.allclose(result, q, rtol=1e-4, atol=1e-9), name
             else:
                 assert np.allclose(result[:, 0], (q @ x) / q.sum(axis=1) - column.center, atol=0.2), name
 

@@ -190,6 +190,13 @@ def test_ranges_that_do_not_know_of_each_other_are_rejected(asking, monkeypatch)
     assert max(ranges_differ(asking)) > 0.1
 
 
+def test_a_distribution_that_does_not_add_up_is_refused(asking, monkeypatch):
+    right = line_law.LineLaw.averaged
+    monkeypatch.setattr(line_law.LineLaw, "averaged", lambda *of: 0.9 * right(*of))
+    with pytest.raises(ConfigError, match="price: its distribution cannot be computed in float64"):
+        list(asking.distributions("price", one(asking, size=60.0), 24))
+
+
 def test_a_cell_without_a_logarithm_is_no_range():
     """0 in a column of logarithms says nothing; without a step, values of other rows would be ranges without width."""
     columns = [Column("size", "real", "reals", 0), Column("price", "real", "reals", 1, log=True)]

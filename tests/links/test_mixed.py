@@ -114,7 +114,7 @@ def test_predictions_are_those_of_questions(asking):
     known = known_of(rows, asking.columns)
     run = asking.run
     modelled = run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    predictor = Predictor(run, asking.asked._wanted, representatives(run, run.kept()).views, impute=True)
+    predictor = Predictor(run, asking.asked._kept, representatives(run, run.kept()).views, impute=True)
     result = predictor(modelled)
     for name in ("place", "means"):
         column = asking.conditions.column(name)
@@ -132,7 +132,7 @@ def test_rows_without_numbers_have_the_same_density_by_both_ways(asking):
         column = asking.conditions.column(name)
         getattr(rows, column.block)[:, column.index] = np.nan
     known, modelled = known_of(rows, asking.columns), asking.run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._wanted)])
+    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._kept)])
     for law, of_rows in zip(asking.draws(["cost"]), whole, strict=True):
         assert np.allclose(of_rows.log_density(modelled), law.given(known).log_p, atol=1e-6)
 

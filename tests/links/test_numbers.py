@@ -207,7 +207,7 @@ def test_rows_without_numbers_have_the_same_density_by_both_ways(asking):
         column = asking.conditions.column(name)
         getattr(rows, column.block)[:, column.index] = np.nan
     known, modelled = known_of(rows, asking.columns), asking.run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._wanted)])
+    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._kept)])
     for law, of_rows in zip(asking.draws(["cost"]), whole, strict=True):
         assert np.allclose(of_rows.log_density(modelled), law.given(known).log_p, atol=1e-6)
 
@@ -245,7 +245,7 @@ def test_predictions_are_those_of_questions(asking):
 def test_predictions_run(asking):
     rows, run = gaps(asking), asking.run
     modelled = run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    result = Predictor(run, asking.asked._wanted, representatives(run, run.kept()).views, impute=True)(modelled)
+    result = Predictor(run, asking.asked._kept, representatives(run, run.kept()).views, impute=True)(modelled)
     assert all(np.isfinite(cell.value).all() and np.isfinite(cell.spread).all() for cell in result.imputed.values())
     assert np.allclose(result.imputed["income"].value, np.clip(result.imputed["income"].value, 0.0, 100.0))
 
