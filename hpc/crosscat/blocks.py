@@ -47,7 +47,7 @@ class JointLaw(Protocol):
 
 MOST_NODES, AT_ONCE = 2_000, 1_000_000  # nodes of a row's cells; numbers in an array
 WIDE = 2.0  # deviations given the others: wider cells without nodes have no density
-IN_CELLS = 2**31 + 4  # sub-stream
+IN_CELLS = 2**31 + 4  # sub-stream, by block, or by coordinate of a column in lines: these lie behind all blocks
 LEAST = 1e-12  # weight above which a cluster counts in a row's conditional
 
 
