@@ -66,8 +66,9 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
         report.add(("outcome", "column"), f"{shown(outcome.column)} is of times to an event, which have no likelihood")
     else:
         likelihood = likelihood_of(outcome, column)
+        key = "column" if outcome.likelihood == "auto" else "likelihood"  # the one that was chosen against the other
         for problem in LIKELIHOODS[likelihood].problems(column):
-            report.add(("outcome", "column"), problem)
+            report.add(("outcome", key), problem)
         _check_values(outcome, likelihood, report)
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:
