@@ -31,6 +31,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
 DRAWS, DRAWS_OF_CELLS = 20, 5  # most draws of the run before to average over, for rows and for single cells
+FULL, FEWEST_ROWS = 1000, 200  # clusters up to which ROWS are judged cell by cell, and least such rows beyond
 SCORED = 2000  # most rows scored, of a part and of the held-out rows
 LOOKED_AT = 20_000  # most old, and most new rows for comparing columns
 SHOWN = 12  # most columns, and clusters, in a table
@@ -97,12 +98,21 @@ def since(run: Any, before: Any, made: Document) -> Since:
     columns = run.data.stored
     lots = [_evenly(np.arange(*ends), LOOKED_AT) for ends in ((0, n_before), (n_before, table.n_rows))]
     moved = moved_columns(columns, *map(run.data.recorded_at, lots))
-    new = _evenly(np.arange(n_before, table.n_rows), ROWS)
-    in_columns = _in_columns(run, before, _evenly(held, ROWS), new) if held is not None else []
+    n = _n_for_cells(made)
+    new = _evenly(np.arange(n_before, table.n_rows), n)
+    in_columns = _in_columns(run, before, _evenly(held, n), new) if held is not None else []
     shares, names = _shares(run, made, n_before)
     counts_from = max(c.burn_in for c in run.chains) + 1
     home = str(before.chains[0].home)
     return Since(home, n_before, counts_from, of_old, scores, parts, moved, len(columns), in_columns, shares, names)
+
+
+def _n_for_cells(made: Document) -> int:
+    """Return the number of rows of each sample whose cells are judged: fewer where clusters are many, since each row is
+    scored under all of them, column by column."""
+    groupings = made.findings.groupings if made.findings is not None else ()
+    n_clusters = max((g.n_clusters for g in groupings), default=1)
+    return max(FEWEST_ROWS, min(ROWS, ROWS * FULL // n_clusters))
 
 
 def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:

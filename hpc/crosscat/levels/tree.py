@@ -21,6 +21,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.levels.last_merges import LAST, LostBy, last_merges
 
 BLOCK = 1 << 16  # counts summed at a time, so that they stay in cache
+JOINED = 1000  # clusters that join a leaf at a time
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
     """Return the leaf of each cluster in a tree of at most `most` leaves, (K,) 0..: the largest clusters are leaves, in
     their order, and each smaller one joins the leaf that is cheapest to merge with. Values that a small cluster lacks
     cost nothing."""
+    from scipy.sparse import csr_array  # slow to import
+
     k = counts.shape[1]
     if k <= most:
         return np.arange(k)
@@ -109,9 +112,16 @@ def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
     alone = _n_log_n(large)
     leaf = np.full(k, -1)
     leaf[kept] = np.arange(most)
-    for b in np.flatnonzero(leaf < 0):
-        has = np.flatnonzero(cells[b])
-        leaf[b] = int(np.argmin(sign[has] @ (_n_log_n(large[has] + cells[b, has, None]) - alone[has])))
+    small = np.flatnonzero(leaf < 0)
+    small = small[np.argsort(counts[:, small].sum(axis=0), kind="stable")]  # the fewer different counts in a block
+    for start in range(0, len(small), JOINED):
+        block = small[start : start + JOINED]
+        nats = np.zeros((len(block), most))
+        for n in np.unique(cells[block][cells[block] > 0]):  # logarithms once for all cells of a block with the same count
+            has = csr_array(cells[block] == n, dtype=np.float64)
+            values = np.unique(has.indices)
+            nats += has[:, values] @ (sign[values, None] * (_n_log_n(large[values] + n) - alone[values]))
+        leaf[block] = nats.argmin(axis=1)
     return leaf
 
 
