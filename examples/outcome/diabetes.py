@@ -1,11 +1,11 @@
-"""Make a table of patients for `mpibayes import` from UCI's diabetic_data.csv (Strack et al. 2014, BioMed Research Int.).
+"""Make a table of patients for `mpibayes import` from UCI's diabetic_data.csv (Strack et al. 2014).
 
     python examples/outcome/diabetes.py diabetic_data.csv patients.csv
 
 Keeps the first encounter of each patient, since encounters of one patient are not independent, and leaves out those who
-died or went to a hospice, who cannot come back. Ages become the middles of their decades, diagnoses (ICD-9) the paper's
-nine groups, a missing race "unknown"; `readmitted` says "yes" where the patient came back at any time. Drugs are in `drugs`, the number of drugs
-taken, and for metformin, glipizide, glyburide and insulin in a column each. The input may be packed (.gz, .xz, .zip).
+died or went to a hospice, who cannot come back. Ages become the middles of their decades, diagnoses (ICD-9) the nine
+groups of that paper, a missing race "unknown"; `readmitted` is "yes" where the patient came back at any time. `drugs` is
+the number of drugs for diabetes; four of them keep their columns. The input may be packed (.gz, .xz, .zip).
 """
 
 import argparse

@@ -117,8 +117,9 @@ def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
     for start in range(0, len(small), JOINED):
         block = small[start : start + JOINED]
         nats = np.zeros((len(block), most))
-        for n in np.unique(cells[block][cells[block] > 0]):  # logarithms once for all cells of a block with the same count
-            has = csr_array(cells[block] == n, dtype=np.float64)
+        of = cells[block]
+        for n in np.unique(of[of > 0]):  # equal counts of a block share their logarithms
+            has = csr_array(of == n, dtype=np.float64)
             values = np.unique(has.indices)
             nats += has[:, values] @ (sign[values, None] * (_n_log_n(large[values] + n) - alone[values]))
         leaf[block] = nats.argmin(axis=1)
