@@ -4,8 +4,8 @@
 
 Keeps the first encounter of each patient, since encounters of one patient are not independent, and leaves out those who
 died or went to a hospice, who cannot come back. Ages become the middles of their decades, diagnoses (ICD-9) the nine
-groups of that paper, a missing race "unknown"; `readmitted` is "yes" where the patient came back at any time. `drugs` is
-the number of drugs for diabetes; four of them keep their columns. The input may be packed (.gz, .xz, .zip).
+groups of that paper, a missing race "unknown"; `readmitted` is "yes" where the patient came back at any time. `drugs`
+is the number of drugs for diabetes; four of them keep their columns. The input may be packed (.gz, .xz, .zip).
 """
 
 import argparse
