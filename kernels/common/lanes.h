@@ -52,6 +52,15 @@ ALWAYS_INLINE int FN(lanes)(vl mask) {
 /* 1 if it holds in any lane */
 ALWAYS_INLINE int FN(any)(vl mask) { return FN(lanes)(mask) != 0; }
 
+/* number of lanes in which it holds */
+ALWAYS_INLINE int FN(count_lanes)(vl mask) {
+#if MB_BYTES == 16
+    return (int)-(mask[0] + mask[1]);
+#else
+    return __builtin_popcount((unsigned)FN(lanes)(mask));
+#endif
+}
+
 /* the greater and the lesser, lane by lane; b where a lane is NaN */
 #if MB_BYTES == 64
 #define MORE(a, b) ((vd)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
@@ -156,20 +165,28 @@ ALWAYS_INLINE vd FN(greatest)(vd x) {
 #endif
 }
 
-/* 2^x for x <= 0 in float32, relative error below 2e-7; 0 below -125 and for -infinity, NaN for NaN. Adding 1.5 * 2^23
- * rounds to a whole number and leaves it in the low bits; the remainder, at most 1/2, goes into a polynomial fitted for
- * the smallest maximal relative error (9e-8) with 2^0 = 1. */
-ALWAYS_INLINE vf FN(vexp2)(vf x) {
+/* 2^x of n vectors, n <= 4, for x <= 0 in float32, relative error below 2e-7; 0 below -125 and for -infinity, NaN for
+ * NaN. Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; the remainder, at most 1/2, goes into
+ * a polynomial fitted for the smallest maximal relative error (9e-8) with 2^0 = 1. Each step of it waits for the one
+ * before, so vectors take every step side by side. */
+ALWAYS_INLINE void FN(vexp2_each)(vf *x, const int n) {
     const float shifter = 12582912.0f;
-    vf t = x + shifter;
-    vf r = x - (t - shifter);
-    vf y = r * 1.3264728747e-3f + 9.6715131819e-3f;
-    y = y * r + 5.5507337445e-2f;
-    y = y * r + 2.4022242077e-1f;
-    y = y * r + 6.9314697760e-1f;
-    y = y * r + 1.0f;
-    vf power = (vf)(((vu)t + (127u - 0x4B400000u)) << 23);
-    return (vf)((vi)(y * power) & ~(vi)(x < -125.0f));
+    vf t[4], r[4], y[4];
+    UNROLL for (int i = 0; i < n; i++) t[i] = x[i] + shifter;
+    UNROLL for (int i = 0; i < n; i++) r[i] = x[i] - (t[i] - shifter);
+    UNROLL for (int i = 0; i < n; i++) y[i] = r[i] * 1.3264728747e-3f + 9.6715131819e-3f;
+    UNROLL for (int i = 0; i < n; i++) y[i] = y[i] * r[i] + 5.5507337445e-2f;
+    UNROLL for (int i = 0; i < n; i++) y[i] = y[i] * r[i] + 2.4022242077e-1f;
+    UNROLL for (int i = 0; i < n; i++) y[i] = y[i] * r[i] + 6.9314697760e-1f;
+    UNROLL for (int i = 0; i < n; i++) y[i] = y[i] * r[i] + 1.0f;
+    UNROLL for (int i = 0; i < n; i++) {
+        vf power = (vf)(((vu)t[i] + (127u - 0x4B400000u)) << 23);
+        x[i] = (vf)((vi)(y[i] * power) & ~(vi)(x[i] < -125.0f));
+    }
+}
+ALWAYS_INLINE vf FN(vexp2)(vf x) {
+    FN(vexp2_each)(&x, 1);
+    return x;
 }
 
 /* the first half of the tree over 16 float32 in float64: lane j + lane j + 8 */

@@ -133,6 +133,7 @@ static void take_tiles(const bounds_t *b, const filling_t *t, int64_t n_levels, 
     for (int64_t i = 0; i < b->n_tiles; i++) {
         instantiated_t *tile = tiles + i;
         tile->n = tile->base = TILE;
+        tile->log_weight = take_rows(&to, g->log_weight, 1, b, t, i, -INFINITY);
         tile->start = take_rows(&to, g->start, 1, b, t, i, -INFINITY);
         tile->location = take_rows(&to, g->location, columns->n_reals, b, t, i, 0);
         tile->half_precision = take_rows(&to, g->half_precision, columns->n_reals, b, t, i, 0);

@@ -2,8 +2,8 @@
  * Included once for every instruction set (every_isa.h).
  */
 
-/* True if vectors over a row's n cells stay in the table; `left`: rows from this one to the table's end. */
-ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left * n >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
+/* True if vectors over n cells stay in the table; `left`: cells from the first one to the table's end. */
+ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
 
 /* Lanes of a vector starting at cell c that are within the row's n cells. */
 ALWAYS_INLINE vl FN(own_lanes)(int64_t c, int64_t n) {
@@ -11,28 +11,45 @@ ALWAYS_INLINE vl FN(own_lanes)(int64_t c, int64_t n) {
     return *(const FN(vl_loose) *)(yes_no + (c + N_DOUBLE <= n ? 0 : c + N_DOUBLE - n));
 }
 
-/* Lanes in which one of a row's n cells is not finite; `left` as above. */
+/* Vector with NaN in a lane if one of n cells is not finite, else of zeros; `left` as above. */
 ALWAYS_INLINE vl FN(odd_cells)(const double *x, int64_t n, int64_t left) {
     vl odd = {0};
-    if (FN(by_vectors)(left, n))
-        for (int64_t c = 0; c < n; c += N_DOUBLE) {
+    if (FN(by_vectors)(left, n)) {
+        int64_t c = 0;
+        for (; c + N_DOUBLE <= n; c += N_DOUBLE) {
             vd v = *(const FN(vd_loose) *)(x + c);
-            odd |= (vl)(v - v != 0.0) & FN(own_lanes)(c, n);
+            odd |= (vl)(v - v);
         }
-    else
+        if (c < n) {
+            vd v = *(const FN(vd_loose) *)(x + c);
+            odd |= (vl)(v - v) & FN(own_lanes)(c, n);
+        }
+    } else
         for (int64_t c = 0; c < n; c++) odd[0] |= -(int64_t)!(x[c] - x[c] == 0);
     return odd;
 }
 
+/* The same of a column kind's cells of rows at[0..n-1], `each` a row; rows that are neighbours are read as one. */
+ALWAYS_INLINE vl FN(odd_rows)(const double *cells, int64_t each, int64_t n_rows, const int64_t *at, int64_t n,
+                              int neighbours) {
+    vl odd = {0};
+    if (neighbours) return FN(odd_cells)(cells + at[0] * each, n * each, (n_rows - at[0]) * each);
+    for (int64_t j = 0; j < n; j++) odd |= FN(odd_cells)(cells + at[j] * each, each, (n_rows - at[j]) * each);
+    return odd;
+}
+
 /* Copy a row's cells to kept[column] with zeros for missing ones, and set seen[column]; returns whether one is
- * infinite. Writes up to N_DOUBLE - 1 further columns, which the next row overwrites. */
-ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, double *kept, int64_t *seen) {
+ * infinite, and counts missing ones. Writes up to N_DOUBLE - 1 further columns, which the next row overwrites. */
+ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, double *kept, int64_t *seen,
+                                 int64_t *n_missing) {
     int infinite = 0;
     vl odd = {0};
+    *n_missing += n;
     if (FN(by_vectors)(left, n))
         for (int64_t c = 0; c < n; c += N_DOUBLE) {
             vd v = *(const FN(vd_loose) *)(x + c);
             vl here = (vl)(v == v) & FN(own_lanes)(c, n);
+            *n_missing -= FN(count_lanes)(here);
             v = (vd)((vl)v & here);
             *(FN(vd_loose) *)(kept + c) = v;
             *(FN(vl_loose) *)(seen + c) = here;
@@ -43,6 +60,7 @@ ALWAYS_INLINE int FN(keep_cells)(const double *x, int64_t n, int64_t left, doubl
             seen[c] = -(int64_t)(x[c] == x[c]);
             kept[c] = seen[c] ? x[c] : 0.0;
             infinite |= !(kept[c] - kept[c] == 0);
+            *n_missing -= seen[c] != 0;
         }
     return infinite | FN(any)(odd);
 }
@@ -69,29 +87,38 @@ ALWAYS_INLINE void FN(take_up_vectors)(const rows_t *rows, work_t *w, int64_t j)
 /* Read the cells of rows at[0..n-1], n <= BLOCK. */
 APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
     int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
+    int neighbours = 1;
+    vl odd = {0};
     block->n = n;
     block->infinite = 0;
-    vl odd = {0};
+    for (int64_t j = 0; j < n; j++) neighbours &= at[j] == at[0] + j;
+    if (rows->n_codes)
+        for (int64_t j = 0; j < n; j++) {
+            const uint8_t *x8 = rows->codes8 + at[j] * C8;
+            const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
+            int32_t *level = block->level + j * block->level_stride;
+            for (int64_t c = 0; c < C8; c++) level[c] = (int32_t)rows->offsets[c] + x8[c];
+            for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
+        }
     for (int64_t j = 0; j < n; j++) {
-        const uint8_t *x8 = rows->codes8 + at[j] * C8;
-        const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
-        int32_t *level = block->level + j * block->level_stride;
-        for (int64_t c = 0; c < C8; c++) level[c] = (int32_t)rows->offsets[c] + x8[c];
-        for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
         block->reals[j] = rows->reals + at[j] * R;
         block->tallies[j] = rows->tallies + at[j] * Q;
-        odd |= FN(odd_cells)(block->reals[j], R, rows->n - at[j]);
-        odd |= FN(odd_cells)(block->tallies[j], Q, rows->n - at[j]);
-        if (rows->n_blocks) FN(read_vectors)(rows, at[j], j, block);
         block->spells[j] = rows->spells + at[j] * rows->n_spells;
     }
-    block->some_missing = FN(any)(odd);
-    if (block->some_missing)
+    if (rows->n_blocks)
+        for (int64_t j = 0; j < n; j++) FN(read_vectors)(rows, at[j], j, block);
+    if (R) odd |= FN(odd_rows)(rows->reals, R, rows->n, at, n, neighbours);
+    if (Q) odd |= FN(odd_rows)(rows->tallies, Q, rows->n, at, n, neighbours);
+    block->some_missing = block->many_missing = 0;
+    if (FN(any)((vl)((vd)odd != 0.0)))
         for (int64_t j = 0; j < n; j++) {
             double *reals = block->reals_kept + j * R, *tallies = block->tallies_kept + j * Q;
-            int64_t left = rows->n - at[j];
-            block->infinite |= FN(keep_cells)(block->reals[j], R, left, reals, block->reals_seen + j * R);
-            block->infinite |= FN(keep_cells)(block->tallies[j], Q, left, tallies, block->tallies_seen + j * Q);
+            int64_t *reals_seen = block->reals_seen + j * R, *tallies_seen = block->tallies_seen + j * Q;
+            int64_t left = rows->n - at[j], no_real = 0, no_tally = 0;
+            block->infinite |= FN(keep_cells)(block->reals[j], R, left * R, reals, reals_seen, &no_real);
+            block->infinite |= FN(keep_cells)(block->tallies[j], Q, left * Q, tallies, tallies_seen, &no_tally);
+            block->some_missing |= (no_real + no_tally > 0) << j;
+            block->many_missing |= (2 * no_real + 4 * no_tally > R + Q) << j;
             block->reals[j] = reals, block->tallies[j] = tallies;
         }
 }

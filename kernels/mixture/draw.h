@@ -8,33 +8,60 @@
  * nothing.
  */
 
-/* 16 weights exp(scores - most), and the 8 partial sums of their tile */
-ALWAYS_INLINE void FN(weigh_tile)(const double *scores, vd most, vf weights[16 / N_FLOAT], vd part[8 / N_DOUBLE]) {
-    vf x[16 / N_FLOAT];
-    _Pragma("GCC unroll 8") for (int i = 0; i < 16 / N_FLOAT; i++) {
-        vd low = ((const vd *)scores)[2 * i], high = ((const vd *)scores)[2 * i + 1];
-        x[i] = FN(vexp2)(FN(narrow)((low - most) * LOG2_E, (high - most) * LOG2_E));
-        weights[i] = x[i];
+#define TILES (N_FLOAT / 4) /* weighed side by side: 4 vectors */
+
+/* 16 weights exp(scores - most) of each of `tiles` tiles, and the 8 partial sums of each; tiles * 16 / N_FLOAT <= 4 */
+ALWAYS_INLINE void FN(weigh_tiles)(const double *const *scores, const vd *most, const int tiles, vf *weights,
+                                   vd *part) {
+    enum { V = 16 / N_FLOAT, H = 8 / N_DOUBLE };
+    vf x[4];
+    vd folded[4];
+    UNROLL for (int i = 0; i < tiles * V; i++) {
+        vd low = ((const vd *)scores[i / V])[2 * (i % V)], high = ((const vd *)scores[i / V])[2 * (i % V) + 1];
+        x[i] = FN(narrow)((low - most[i / V]) * LOG2_E, (high - most[i / V]) * LOG2_E);
     }
-    vd folded[8 / N_DOUBLE];
-    FN(fold16)(x, folded);
-    _Pragma("GCC unroll 8") for (int i = 0; i < 8 / N_DOUBLE; i++) part[i] = folded[i];
+    FN(vexp2_each)(x, tiles * V);
+    UNROLL for (int i = 0; i < tiles; i++) FN(fold16)(x + i * V, folded + i * H);
+    UNROLL for (int i = 0; i < tiles * V; i++) weights[i] = x[i];
+    UNROLL for (int i = 0; i < tiles * H; i++) part[i] = folded[i];
+}
+ALWAYS_INLINE void FN(weigh_tile)(const double *scores, vd most, vf weights[16 / N_FLOAT], vd part[8 / N_DOUBLE]) {
+    FN(weigh_tiles)(&scores, &most, 1, weights, part);
 }
 
-/* weights[k] = exp(scores[k] - max), part[i * stride ..]: 8 partial sums of tile i of 16 weights. Returns the maximum,
- * at least `before`. A weight is NaN if its score is, and all are NaN if no score is finite. */
-ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, double before, float *weights, double *part,
-                               int64_t stride) {
+/* The greatest of n scores and `before`, in every lane. */
+ALWAYS_INLINE vd FN(greatest_of)(const double *scores, int64_t n, double before) {
     enum { N = 16 / N_DOUBLE };
-    vd top[N], most;
+    vd top[N];
     for (int i = 0; i < N; i++) top[i] = SPREAD(before);
     for (int64_t k = 0; k < n; k += 16)
         _Pragma("GCC unroll 8") for (int i = 0; i < N; i++) top[i] = MORE(((const vd *)(scores + k))[i], top[i]);
     for (int m = N / 2; m >= 1; m /= 2)
         for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
-    most = FN(greatest)(top[0]);
-    for (int64_t k = 0; k < n; k += 16)
-        FN(weigh_tile)(scores + k, most, (vf *)(weights + k), (vd *)(part + k / 16 * stride));
+    return FN(greatest)(top[0]);
+}
+
+/* weights[k] = exp(scores[k] - most), part[i * stride ..]: 8 partial sums of tile i of 16 weights. A weight is NaN if
+ * its score is, and all are NaN if no score is finite. */
+ALWAYS_INLINE void FN(weigh_all)(const double *scores, int64_t n, vd most, float *weights, double *part,
+                                 int64_t stride) {
+    int64_t k = 0;
+    for (; k + 16 * TILES <= n; k += 16 * TILES) {
+        const double *tile[TILES];
+        vd same[TILES], folded[4];
+        for (int i = 0; i < TILES; i++) tile[i] = scores + k + 16 * i, same[i] = most;
+        FN(weigh_tiles)(tile, same, TILES, (vf *)(weights + k), folded);
+        UNROLL for (int i = 0; i < 4; i++)
+            *(vd *)(part + (k / 16 + i * N_DOUBLE / 8) * stride + i * N_DOUBLE % 8) = folded[i];
+    }
+    for (; k < n; k += 16) FN(weigh_tile)(scores + k, most, (vf *)(weights + k), (vd *)(part + k / 16 * stride));
+}
+
+/* The same for a maximum that is not yet known, at least `before`; returns it. */
+ALWAYS_INLINE double FN(weigh)(const double *scores, int64_t n, double before, float *weights, double *part,
+                               int64_t stride) {
+    vd most = FN(greatest_of)(scores, n, before);
+    FN(weigh_all)(scores, n, most, weights, part, stride);
     return most[0];
 }
 
@@ -113,20 +140,20 @@ ALWAYS_INLINE void FN(pick_lanes)(vf deck[16 * BLOCK / N_FLOAT], const vd *targe
 /* draw_block for a single tile of 16 candidates, whose weights stay in registers */
 APART int FN(draw_tile)(const work_t *w, const vd before[BLOCK / N_DOUBLE], const double u[BLOCK],
                         int64_t chosen[BLOCK]) {
-    enum { N = BLOCK / N_DOUBLE, M = 16 / N_DOUBLE };
+    enum { N = BLOCK / N_DOUBLE };
     vd total[N], target[N], below[N], most[N], rows[BLOCK * N];
     vl lane[N], first[N];
     vf deck[16 * BLOCK / N_FLOAT];
     int undrawn = 0;
-    _Pragma("GCC unroll 8") for (int j = 0; j < BLOCK; j++) {
-        const double *scores = w->scores + (j < w->block.n ? 16 * j : 0);
-        vd top[M];
-        for (int i = 0; i < M; i++) top[i] = MORE(((const vd *)scores)[i], SPREAD(before[j / N_DOUBLE][j % N_DOUBLE]));
-        for (int m = M / 2; m >= 1; m /= 2)
-            for (int i = 0; i < m; i++) top[i] = MORE(top[i], top[i + m]);
-        top[0] = FN(greatest)(top[0]);
-        most[j / N_DOUBLE][j % N_DOUBLE] = top[0][0];
-        FN(weigh_tile)(scores, top[0], deck + j * (16 / N_FLOAT), rows + j * N);
+    _Pragma("GCC unroll 8") for (int j = 0; j < BLOCK; j += TILES) {
+        const double *scores[TILES];
+        vd top[TILES];
+        UNROLL for (int i = 0; i < TILES; i++) {
+            scores[i] = w->scores + (j + i < w->block.n ? 16 * (j + i) : 0);
+            top[i] = FN(greatest_of)(scores[i], 16, before[(j + i) / N_DOUBLE][(j + i) % N_DOUBLE]);
+            most[(j + i) / N_DOUBLE][(j + i) % N_DOUBLE] = top[i][0];
+        }
+        FN(weigh_tiles)(scores, top, TILES, deck + j * (16 / N_FLOAT), rows + j * N);
     }
     FN(sum8_of_8)(rows, total);
     for (int i = 0; i < N; i++) {
@@ -157,8 +184,10 @@ static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE
     int undrawn = 0;
     if (n == 16) return FN(draw_tile)(w, before, u, chosen);
     for (int64_t j = 0; j < n_rows; j++)
-        most[j / N_DOUBLE][j % N_DOUBLE] = FN(weigh)(w->scores + j * n, n, before[j / N_DOUBLE][j % N_DOUBLE],
-                                                     w->weights + j * n, w->part + 8 * j, 64);
+        most[j / N_DOUBLE][j % N_DOUBLE] = FN(greatest_of)(w->scores + j * n, n, before[j / N_DOUBLE][j % N_DOUBLE])[0];
+    for (int64_t j = 0; j < n_rows; j++)
+        FN(weigh_all)(w->scores + j * n, n, SPREAD(most[j / N_DOUBLE][j % N_DOUBLE]), w->weights + j * n,
+                      w->part + 8 * j, 64);
     for (int64_t j = n_rows; j < BLOCK; j++) {
         most[j / N_DOUBLE][j % N_DOUBLE] = INFINITY; /* no row, no weight */
         for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
@@ -204,3 +233,4 @@ static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE
     }
     return undrawn & ((1 << n_rows) - 1);
 }
+#undef TILES

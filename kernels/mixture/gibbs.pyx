@@ -2,8 +2,8 @@
 
 `sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (docs/math.md 2.1 step 6,
 2.3); with no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h
-reads like the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h
-the draw. kernels/mixture/twin.py is the same in plain Python and serves as the specification.
+reads like the algorithm, cells.h has the cells of rows, scores.h and numbers.h the inner loops, tail.h the collapsed
+clusters, draw.h the draw. kernels/mixture/twin.py is the same in plain Python and serves as the specification.
 
 Labels within a sweep: 0..K1-1 instantiated clusters; base + t tail slot t with base = K1 rounded up to 16; -1 a row to
 be seated when the sweep reaches it; -2 and below idle: not in the subsample, and ignored by all kernels.

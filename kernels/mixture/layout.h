@@ -113,8 +113,9 @@ typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
     int32_t *level;                           /* [row][level_stride]: level row of each categorical cell */
     int64_t level_stride;
     const double *reals[BLOCK], *tallies[BLOCK]; /* each row's cells, 0 for a missing one */
-    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set if any is: */
-    int some_missing, infinite;               /* some cell is missing; is not finite */
+    int64_t *reals_seen, *tallies_seen;       /* [row][column]: -1, or 0 for a missing cell; set if any is */
+    uint16_t some_missing, many_missing;      /* rows, as bits, that lack a cell; so many that present ones are few */
+    int infinite;                             /* some cell is not finite */
     double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with missing ones set to 0 */
     const double *vectors[BLOCK];             /* each row's cells of the blocks of full-covariance normals, */
     int32_t *vectors_seen;                    /* [row][block of columns]: whether it is observed */

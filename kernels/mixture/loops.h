@@ -8,6 +8,7 @@
 #include "cells.h"
 #include "vectors.h"
 #include "spells.h"
+#include "numbers.h"
 #include "scores.h"
 #include "draw.h"
 #include "vectors_tail.h"

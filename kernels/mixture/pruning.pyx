@@ -190,7 +190,7 @@ cdef class Bounds:
         starts = [0, *self.levels[0], *range(self.c.first_bin, self.c.first_block, N_BINS)]
         starts += range(self.c.first_block, self.c.n_features)
         self.c.size = np.maximum.reduceat(np.abs(self.greatest), starts).sum()
-        doubles = 1 + 3 * held.n_reals + 2 * held.n_tallies + held.n_vector + held.n_pairs + held.n_blocks
+        doubles = 2 + 3 * held.n_reals + 2 * held.n_tallies + held.n_vector + held.n_pairs + held.n_blocks
         self.parameters = aligned(held.base * (8 * doubles + 4 * held.n_levels), np.uint8)
         self.tiles = aligned(self.c.n_tiles * sizeof(instantiated_t), np.uint8)
         cdef instantiated_t *tiles = <instantiated_t *>address(self.tiles)

@@ -106,136 +106,14 @@ APART void FN(add_prior)(const tail_t *t, const block_t *block, double *total) {
             FN(add_prior_rows)(t->prior_table, level + j * step, step, n_codes, 1, total + j);
 }
 
-/* g->start - half_precision (x - location)^2 of normal columns, for ROWS rows from `first` on, without missing cells */
-#define ADD_NORMAL(ROWS)                                                                                               \
-    for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
-        vd sum[ROWS][2];                                                                                               \
-        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(g->start + k))[v];                                                               \
-        for (int64_t r = 0; r < n_columns; r++) {                                                                      \
-            const vd *location = (const vd *)(g->location + r * g->base + k);                                          \
-            const vd *half_precision = (const vd *)(g->half_precision + r * g->base + k);                              \
-            vd location0 = location[0], location1 = location[1];                                                       \
-            vd half_precision0 = half_precision[0], half_precision1 = half_precision[1];                               \
-            UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
-                vd x = SPREAD(block->reals[first + j][r]);                                                             \
-                vd d0 = x - location0, d1 = x - location1;                                                             \
-                sum[j][0] -= half_precision0 * (d0 * d0), sum[j][1] -= half_precision1 * (d1 * d1);                    \
-            }                                                                                                          \
-        }                                                                                                              \
-        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
-    }
-#define DEFINE_NORMAL(NAME, ROWS)                                                                                      \
-    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns, double *out,  \
-                        int64_t stride, int64_t n) {                                                                   \
-        ADD_NORMAL(ROWS)                                                                                               \
-    }
-DEFINE_NORMAL(normal_4, 4)
-DEFINE_NORMAL(normal_1, 1)
-
-/* The same added to start[row * start_stride + cluster], for rows with missing cells: such a cell removes its column's
- * constant again. Without a branch: missing cells are unpredictable. */
-#if MB_BYTES == 64 /* a masked multiplication */
-#define seen_t __mmask8
-#define SEEN(x) ((__mmask8)(x))
-#define PRODUCT_OR(seen, a, b, other) ((vd)_mm512_mask_mul_pd((__m512d)(other), seen, (__m512d)(a), (__m512d)(b)))
-#elif MB_BYTES == 32
-#define seen_t vl
-#define SEEN(x) ((vl){0} + (x))
-#define PRODUCT_OR(seen, a, b, other) ((vd)_mm256_blendv_pd((__m256d)(other), (__m256d)((a) * (b)), (__m256d)(seen)))
-#else
-#define seen_t vl
-#define SEEN(x) ((vl){0} + (x))
-#define PRODUCT_OR(seen, a, b, other) SELECT(seen, (a) * (b), other)
-#endif
-#define ADD_NORMAL_SEEN(ROWS)                                                                                          \
-    for (int64_t k = 0; k < n; k += 2 * N_DOUBLE) {                                                                    \
-        vd sum[ROWS][2];                                                                                               \
-        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            sum[j][v] = ((const vd *)(start + j * start_stride + k))[v];                                               \
-        for (int64_t r = 0; r < n_columns; r++) {                                                                      \
-            int64_t at = r * g->base + k;                                                                              \
-            const vd *location = (const vd *)(g->location + at), *constant = (const vd *)(g->constant + at);           \
-            const vd *half_precision = (const vd *)(g->half_precision + at);                                           \
-            UNROLL for (int j = 0; j < ROWS; j++) {                                                                    \
-                vd x = SPREAD(block->reals[first + j][r]);                                                             \
-                seen_t seen = SEEN(block->reals_seen[(first + j) * n_columns + r]);                                    \
-                UNROLL for (int v = 0; v < 2; v++) {                                                                   \
-                    vd d = x - location[v];                                                                            \
-                    sum[j][v] -= PRODUCT_OR(seen, half_precision[v], d * d, constant[v]);                              \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-        UNROLL for (int j = 0; j < ROWS; j++) UNROLL for (int v = 0; v < 2; v++)                                       \
-            ((vd *)(out + j * stride + k))[v] = sum[j][v];                                                             \
-    }
-#define DEFINE_NORMAL_SEEN(NAME, ROWS)                                                                                 \
-    APART void FN(NAME)(const instantiated_t *g, const block_t *block, int64_t first, int64_t n_columns,               \
-                        const double *start, int64_t start_stride, double *out, int64_t stride, int64_t n) {           \
-        ADD_NORMAL_SEEN(ROWS)                                                                                          \
-    }
-DEFINE_NORMAL_SEEN(normal_seen_4, 4)
-DEFINE_NORMAL_SEEN(normal_seen_1, 1)
-#undef seen_t
-#undef SEEN
-#undef PRODUCT_OR
-
-/* Normal columns under given parameters; added to g->start, or to `out` if that is set already. */
-static void FN(add_normal)(const instantiated_t *g, const block_t *block, int64_t n_columns, int started, double *out,
-                           int64_t stride, int64_t n) {
-    int64_t j = 0, step = started ? stride : 0;
-    if (block->some_missing) {
-        const double *start = started ? out : g->start;
-        for (; j + 4 <= block->n; j += 4)
-            FN(normal_seen_4)(g, block, j, n_columns, start + j * step, step, out + j * stride, stride, n);
-        for (; j < block->n; j++)
-            FN(normal_seen_1)(g, block, j, n_columns, start + j * step, step, out + j * stride, stride, n);
-    }
-    for (; j + 4 <= block->n; j += 4) FN(normal_4)(g, block, j, n_columns, out + j * stride, stride, n);
-    for (; j < block->n; j++) FN(normal_1)(g, block, j, n_columns, out + j * stride, stride, n);
-}
-
-/* counts under given rates: x log rate; a missing count is 0 in the block. log x! is the same under every cluster. */
-APART void FN(add_poisson)(const instantiated_t *g, const block_t *block, int64_t n_columns, double *out,
-                           int64_t stride, int64_t n) {
-    for (int64_t j = 0; j < block->n; j++)
-        for (int64_t k = 0; k < n; k += 16) {
-            vd sum[16 / N_DOUBLE];
-            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] = ((const vd *)(out + j * stride + k))[v];
-            for (int64_t q = 0; q < n_columns; q++) {
-                const vd *log_rate = (const vd *)(g->log_rate + q * g->base + k);
-                vd x = SPREAD(block->tallies[j][q]);
-                UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) sum[v] += x * log_rate[v];
-            }
-            UNROLL for (int v = 0; v < 16 / N_DOUBLE; v++) ((vd *)(out + j * stride + k))[v] = sum[v];
-        }
-}
-
-/* Remove the terms of missing counts from `start`. */
-static void FN(start_without)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
-                              int64_t stride, int64_t n) {
-    for (int64_t j = 0; j < block->n; j++) {
-        double *own = out + j * stride;
-        for (int64_t q = 0; q < rows->n_tallies; q++) {
-            const double *rate = g->rate + q * g->base;
-            if (block->tallies_seen[j * rows->n_tallies + q]) continue;
-            for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(own + k) += *(const vd *)(rate + k);
-        }
-    }
-}
-
 /* Scores, up to a constant per row, of the block's rows under the first n instantiated clusters and their padding,
- * which stays at -infinity if it is so in `start`; n a multiple of 16. */
+ * which stays at -infinity if it is so in their weights; n a multiple of 16. */
 static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
                             int64_t stride, int64_t n) {
-    int start = rows->n_reals == 0 || (block->some_missing && rows->n_tallies);
-    if (start)
+    if (rows->n_reals || rows->n_tallies) FN(score_numbers)(g, rows, block, out, stride, n);
+    else
         for (int64_t j = 0; j < block->n; j++)
             for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = *(const vd *)(g->start + k);
-    if (block->some_missing) FN(start_without)(g, rows, block, out, stride, n);
-    if (rows->n_reals) FN(add_normal)(g, block, rows->n_reals, start, out, stride, n);
-    if (rows->n_tallies) FN(add_poisson)(g, block, rows->n_tallies, out, stride, n);
     if (rows->n_codes)
         FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
     if (rows->n_blocks) FN(add_vectors)(g, rows, block, out, stride, n);
