@@ -268,6 +268,7 @@ def law_on_ranks(program=contextlib.nullcontext):
     return comm.share((result.passed, str(result)) if comm.rank == 0 else None)
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     """The law on real ranks, without other checks."""
@@ -275,6 +276,7 @@ def test_law_on_ranks():
     assert passed, f"{text} (seed {seed(68)})"
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_wrong_program_on_ranks_is_rejected():
     passed, text = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)

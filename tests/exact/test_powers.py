@@ -258,6 +258,7 @@ def test_same_bits_on_ranks():
     assert world().rank or len({tuple(of) for of, _ in result}) > 1
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     with mock.patch.object(powers, "LEVELS", 4):
