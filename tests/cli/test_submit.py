@@ -152,7 +152,7 @@ def test_it_submits_an_array(place, sbatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "words, code, said",
+    "words, code, message",
     [
         (("--time", "90"), 2, "minutes or seconds?"),
         (("--time", "4:00:00:00"), 2, "is not a time limit such as"),
@@ -176,10 +176,10 @@ def test_it_submits_an_array(place, sbatch, capsys):
         (("--set", "data.table=nowhere.h5"), 3, "nowhere.h5"),
     ],
 )
-def test_what_is_refused(place, sbatch, capsys, words, code, said):
+def test_what_is_refused(place, sbatch, capsys, words, code, message):
     assert main(["submit", "run.toml", *words]) == code
     error = capsys.readouterr().err
-    assert said in error and "Traceback" not in error
+    assert message in error and "Traceback" not in error
     assert not sbatch.calls.exists() and not (place / "runs").exists()
 
 
@@ -197,10 +197,10 @@ def test_no_text_leaves_its_line(place, sbatch, capsys, monkeypatch, option, cha
     before = sorted(os.listdir())
     for dry_run in [], ["--dry-run"]:
         assert main(["submit", *words, *dry_run, "--", text if option == "CONFIG" else "run.toml"]) == 2
-        said = capsys.readouterr()
-        assert said.out == "" and "expected one line of printable text" in said.err, said
-        assert {"PATH": "the folder of Python"}.get(option, option) in said.err
-        assert character == "\n" or character not in said.err, "the message has one line a problem"
+        message = capsys.readouterr()
+        assert message.out == "" and "expected one line of printable text" in message.err, message
+        assert {"PATH": "the folder of Python"}.get(option, option) in message.err
+        assert character == "\n" or character not in message.err, "the message has one line a problem"
     assert sorted(os.listdir()) == before and not sbatch.calls.exists()
 
 

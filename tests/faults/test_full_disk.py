@@ -69,9 +69,9 @@ def files_of_at_most(n_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def refused(code, said, name="new"):
-    assert code == 4 and said.count("mpibayes: error") == 1 and "Traceback" not in said, (code, said)
-    assert name in said and "cannot be written: " in said, said
+def refused(code, text, name="new"):
+    assert code == 4 and text.count("mpibayes: error") == 1 and "Traceback" not in text, (code, text)
+    assert name in text and "cannot be written: " in text, text
 
 
 @commands

@@ -83,13 +83,13 @@ def test_numbers_on_categories_in_views(place):
         assert done.returncode == 0, (what, done.stderr)
     asking = Asking(place / "views", draws=4)
     asking.draws([column.name for column in asking.columns])
-    for wanted, given in (
+    for target, given in (
         ({"x": 6.0}, {"y": 6.2}),
         ({"full": "k2"}, {"n": 7.0, "x": 5.5}),
         ({"n": 4.0}, {"full": "k1"}),
     ):
-        both = log_p(asking, {**wanted, **given}, {})
-        assert both == pytest.approx(log_p(asking, wanted, given) + log_p(asking, given, {}), abs=1e-9)
+        both = log_p(asking, {**target, **given}, {})
+        assert both == pytest.approx(log_p(asking, target, given) + log_p(asking, given, {}), abs=1e-9)
     parts = [log_p(asking, {"full": level, "x": 6.0}, {"n": 7.0}) for level in ("k0", "k1", "k2", "k3")]
     assert logsumexp(parts) == pytest.approx(log_p(asking, {"x": 6.0}, {"n": 7.0}), abs=1e-9)
 

@@ -29,9 +29,9 @@ QUESTIONS = [
 ]
 
 
-def exact(wanted, given):
+def exact(target, given):
     """log p(wanted | given, table)."""
-    return Posterior(case([{**wanted, **given}])).log_evidence - Posterior(case([given])).log_evidence
+    return Posterior(case([{**target, **given}])).log_evidence - Posterior(case([given])).log_evidence
 
 
 def known(asking, cells):

@@ -286,10 +286,10 @@ def test_of_many_that_start_at_once_one_holds_it(tmp_path, before, stalls):
     words = [[sys.executable, "-c", code, str(folder), str(n), stall] for n, stall in enumerate(stalls)]
     many = [subprocess.Popen(w, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for w in words]
     (tmp_path / "go").touch()
-    said = [p.stdout.readline() for p in many]
-    said = [text + p.communicate(timeout=60)[0] for text, p in zip(said, many, strict=True)]
-    assert sum("holds it" in text for text in said) == 1 and not any("lost it" in text for text in said), said
-    assert all("holds it" in text or "is running it" in text for text in said), said
+    lines = [p.stdout.readline() for p in many]
+    lines = [text + p.communicate(timeout=60)[0] for text, p in zip(lines, many, strict=True)]
+    assert sum("holds it" in text for text in lines) == 1 and not any("lost it" in text for text in lines), lines
+    assert all("holds it" in text or "is running it" in text for text in lines), lines
     assert not list(folder.iterdir())
 
 
@@ -448,7 +448,7 @@ def test_the_end_of_the_job_is_a_deadline(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "told, left",
+    "answer, left",
     [
         ("JobId=12 EndTime={soon} Deadline=N/A", 100),
         ("JobId=12 EndTime=Unknown", None),
@@ -456,10 +456,10 @@ def test_the_end_of_the_job_is_a_deadline(monkeypatch):
         ("", None),
     ],
 )
-def test_slurm_is_asked_where_it_did_not_tell(monkeypatch, tmp_path, told, left):
+def test_slurm_is_asked_where_it_did_not_tell(monkeypatch, tmp_path, answer, left):
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 100))
     scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/sh\necho '{told.format(soon=soon)}'\n")
+    scontrol.write_text(f"#!/bin/sh\necho '{answer.format(soon=soon)}'\n")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_ID", "12")

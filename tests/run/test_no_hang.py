@@ -256,9 +256,9 @@ def test_a_run_that_does_not_wait_says_nothing(place):
 
 
 @pytest.mark.parametrize(
-    "how, said", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
+    "how, message", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
 )
-def test_a_rank_that_never_starts_mpi(place, how, said):
+def test_a_rank_that_never_starts_mpi(place, how, message):
     """MPICH's mpirun does not mind a process that leaves before MPI starts; and for one that hangs there is a limit."""
     code = QUICK + "import time; from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\n"
     code += f"if rank == 1: {how}\n"
@@ -266,4 +266,4 @@ def test_a_rank_that_never_starts_mpi(place, how, said):
     done = faulty(place, code, "out")
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
     text = done.stdout + done.stderr
-    assert said in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds
+    assert message in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds

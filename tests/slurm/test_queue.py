@@ -177,7 +177,7 @@ def test_odd_names(place, options):
     job = place.submit(*words, config=f"{odd}.toml")
     task = f"{job}_1" if "--array" in options else job
     assert place.cluster.wait_until_ended(task) == "COMPLETED"
-    log = place.said.split("log:     ")[1].split("\n")[0].replace("_N.log", "_1.log")
+    log = place.output.split("log:     ")[1].split("\n")[0].replace("_N.log", "_1.log")
     assert "continues when this one has ended" in Path(log).read_text() or "--chain" not in options
     assert place.status(f"runs/{odd}/seed-1" if "--array" in options else f"runs/{odd}")["state"] == "finished"
     assert not list(place.folder.rglob("PWNED"))
