@@ -236,7 +236,7 @@ def on_all_and_alone(comm, *arguments, **settings):
 
 
 @pytest.mark.quick("some, rows gathered", "some, sums asked where two are bright")
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize(
     "gather_limit, configurations",
     [(100_000, CONFIGURATIONS[::3]), (1, CONFIGURATIONS[::5]), (100_000, CONFIGURATIONS)],
@@ -251,7 +251,7 @@ def test_same_bits_on_every_number_of_ranks(gather_limit, configurations):
         assert together == alone, (name, bounds, move, sweep, n_shards, seed(66))
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("move", MOVES)
 def test_same_bits_of_regular_mcmc(move):
     comm = world()

@@ -116,7 +116,7 @@ def test_a_large_table_starts_from_some_of_its_rows():
     assert quick.iterations < slow.iterations
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, prior", EVERY)
 def test_same_bits_on_any_number_of_ranks(name, prior):
     """Also on more ranks than shards; every rank has the same Fit and the same quadratic."""

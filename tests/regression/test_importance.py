@@ -81,7 +81,7 @@ def test_a_posterior_that_is_far_from_normal_is_told():
     assert not result.reliable or result.n_effective < 200
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["softmax"]
     prior, (x, y) = Prior.of("gaussian", 1.0, 12), simulate(likelihood, 300)

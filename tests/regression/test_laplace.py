@@ -65,7 +65,7 @@ def test_the_bright_count_does_not_depend_on_the_number_of_rows():
     assert reported[0] == pytest.approx(reported[1], rel=0.15)
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["student-t"]
     x, y = simulate(likelihood, 2_000)
