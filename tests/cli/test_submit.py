@@ -219,7 +219,7 @@ def test_a_folder_of_python_that_path_cannot_hold(place, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
-    """As bash reads the script, and as submit tells what to type; tests/slurm/test_queue.py has sbatch read it."""
+    """Read by bash, and printed by submit as what to type; tests/slurm/test_queue.py has sbatch read it."""
     shutil.copy("run.toml", f"./{name}.toml")
     monkeypatch.setattr(sys, "executable", f"/{name}/python")
     assert (
@@ -240,7 +240,7 @@ def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_templates_pass_their_arguments_on(place, template):
-    """By hand names are relative: one may begin with a dash, and --fresh within a name is no option."""
+    """Names given by hand are relative: one may begin with a dash, and --fresh within a name is no option."""
     text = resources.files("mpibayes").joinpath("slurm", template).read_text()
     text = text.replace("launch=(srun --kill-on-bad-exit=1)", "launch=(printf '%s|')")
     environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "1", "MPIBAYES_RESTARTS": "50"}

@@ -82,7 +82,7 @@ def test_chains_have_judges_and_samples_of_their_own(monkeypatch, data):
 
 @pytest.mark.parametrize("n_rows, n_searches", [(10_000, 4), (10_000, 1), (20, 4), (4, 4), (1, 4)])
 def test_small_tables(n_rows, n_searches):
-    """There is a row to search on, and a judge where there are ten rows."""
+    """A row is left to search on, and a judge where there are ten rows."""
     n = searches.n_judges(n_rows, n_searches)
     assert 0 <= n < n_rows and (n > 0) == (n_searches > 1 and n_rows > 5)
 

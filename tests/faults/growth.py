@@ -95,7 +95,7 @@ class Growth(Case):
         return table.n_rows == n_rows[-1]
 
     def await_moment(self, start: Start, aim: str) -> None:
-        """In a third of the starts the moment when the earlier run is set aside."""
+        """Choose in a third of the starts the moment when the earlier run is set aside."""
         if self.random.random() < 0.67:
             super().await_moment(start, aim)
             return

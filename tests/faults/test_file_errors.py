@@ -103,7 +103,7 @@ def refused(code, text, *names):
 
 @commands
 def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, monkeypatch, command, request):
-    """Some of the calls, each by its place in our code; with --long all of them."""
+    """Fail some of the calls, each by its place in our code; with --long all of them."""
     whole, expected = victim
     place = tmp_path / "place"
 

@@ -181,7 +181,7 @@ def test_codes_and_addresses_are_not_told_to_be_numbers(tmp_path):
 
 
 def test_one_number_is_one_level_however_it_is_written(tmp_path):
-    """As after joining files of integers and of numbers with missing ones, which become 1.0."""
+    """Columns as after joining files of integers and of numbers with missing ones, which become 1.0."""
     x = [f"{y % 3}" if i < 60 else f"{y % 3}.0" for i, y in enumerate(Y)]
     summary, columns = imported(
         tmp_path, csv(x=x, code=[f"0{v}" for v in x], b=[f"{v % 2:g}{'.0' * (v % 3)}"[:3] for v in Y])

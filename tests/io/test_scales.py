@@ -90,7 +90,7 @@ def test_the_user_names_and_forbids(tmp_path, options, found):
 
 
 def test_what_is_in_order_changes_no_other_thing_that_a_run_depends_on(tmp_path):
-    """So that a run that is there goes with a table that says it otherwise: the fingerprint of both is the same."""
+    """A run goes with a table that records the order otherwise: the fingerprint of both is the same."""
     first = table_of(tmp_path, unordered=["age"]).table
     second = table_of(tmp_path, unordered=["age", "q1"], ordered=["zip"]).table
     assert first.fingerprint == second.fingerprint and first.columns != second.columns

@@ -84,7 +84,7 @@ def test_law():
 
 
 def test_best_score_is_the_density():
-    """Against a sum over clusters, cell by cell; and no other mixture scores higher on average."""
+    """Compare with a sum over clusters, cell by cell; no other mixture scores higher on average."""
     truth = Truth(MIXED, 7)
     rows = truth.rows(0, 200)
     by_hand = np.empty(200)

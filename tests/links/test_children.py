@@ -60,7 +60,7 @@ def run(tmp_path_factory):
 
 
 def each_of(asking, name: str, values, given: dict) -> tuple[Known, Known]:
-    """Every one of some values of a column, in a row by itself, and what is known besides."""
+    """Rows that each have one of some values of a column, and what else is known."""
     known = Known(len(values), {name: (of_values(asking.conditions.column(name), values), np.arange(len(values)))})
     return known, one(asking, **given).repeat(len(values)) if given else Known(len(values), {})
 

@@ -74,7 +74,7 @@ def test_named_links_are_kept(place):
     assert links_of(place, "named") == [[-1, 0, 0, -1, -1, -1, -1]] * 2
 
 
-def test_links_are_found_reported_and_exported(place):
+def test_links_are_found_reported_and_exported(place, small_pictures):
     assert run(place, "long", "--set", "run.cycles=150", "--set", "sampler.link_moves=auto").returncode == 0
     done = mpibayes(place, "report", "long")
     assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr

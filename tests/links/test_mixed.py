@@ -25,7 +25,7 @@ N = 90
 
 
 def trips(seed=6) -> list[dict]:
-    """Where trips go and by what; what they cost, often nothing; how long they take."""
+    """Trips: where they go and by what; what they cost, often nothing; how long they take."""
     g, rows = np.random.default_rng(seed), []
     for i in range(N):
         place = str(g.choice(["north", "south", "east"]))
@@ -152,7 +152,7 @@ def test_simulated_numbers_and_atoms(asking):
 
 
 def test_cells_of_the_table_are_completed_given_their_parents(asking):
-    """Each missing means is that of its place in most copies."""
+    """A missing means is that of its place in most copies."""
     usual, right, n = {"north": "train", "south": "bus", "east": "foot"}, 0, 0
     place, means = (asking.conditions.column(name) for name in ("place", "means"))
     rows = asking.asked.recorded(np.arange(N))

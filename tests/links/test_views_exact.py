@@ -93,7 +93,7 @@ def test_law_with_named_links():
     ],
 )
 def test_wrong_programs_are_rejected(wrong, name):
-    """At 400 replicates; and the right program passes there."""
+    """Rejected within 400 replicates, where the right program passes."""
     with wrong():
         result = judged(serial(), LAWS[name], 1, 400, looks=LOOKS)
     assert not result.passed, str(result)

@@ -47,7 +47,7 @@ def test_the_distribution_given_a_level(run, capsys, given, noted):
 
 
 def test_the_report_says_it_once(run):
-    """In its text, and on the page where it says what was run."""
+    """The note is in the text, and on the page where it says what was run."""
     made, words = make(Posterior([run])), "no value where 'status' is 'alive'"
     for facts in (next(parts(made)), made.sections[-1].parts[0]):
         lines = [text for _, text in facts.lines if words in text]

@@ -154,7 +154,7 @@ def test_what_is_not_answered(asking):
 
 
 def test_copies_have_the_correlation_of_the_block(run, tmp_path):
-    """In rows with x alone, or neither x nor y, y - 0.9 x has deviation 0.44 in their group: 0.59 between quartiles."""
+    """Deviations of y - 0.9 x in rows with x alone, or neither x nor y: 0.44 in their group, 0.59 between quartiles."""
     x = np.linspace(-2.0, 2.0, 40)
     lines = [f"{v},,,0,p" for v in x] + [",,,0,p"] * 40
     (tmp_path / "new.csv").write_text("\n".join(["x,y,z,w,c", *lines]) + "\n")

@@ -143,7 +143,7 @@ def test_similarity_is_the_share_of_labels(asking):
 
 
 def test_information_is_that_of_the_joint_table(asking):
-    """For columns of levels, from log probabilities of all pairs."""
+    """Compute it for columns of levels, from log probabilities of all pairs."""
     result = information(asking, ["colour"], ["noise", "colour"])
     levels = {n: asking.conditions.column(n).levels for n in ("colour", "noise")}
     p = np.array(

@@ -137,7 +137,6 @@ def test_stopped_in_pieces_on_other_ranks(places, name):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_any_number_of_ranks(places, name):
     case = STRAIGHT[name]

@@ -132,7 +132,7 @@ def test_the_same_job_after_a_requeue(tmp_path, lock, monkeypatch, host):
 
 
 def test_an_earlier_start_of_the_same_job_that_is_still_ending_is_waited_for(tmp_path, lock, monkeypatch):
-    """It writes its last checkpoint, on the same host; to refuse would end the job."""
+    """The owner writes its last checkpoint, on the same host; to refuse would end the job."""
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     ending = subprocess.Popen(["sleep", "1"])
@@ -316,7 +316,7 @@ def test_a_starter_that_is_frozen_while_it_takes_over_loses(tmp_path, lock, monk
 
 @pytest.mark.parametrize("found", ["nobody", "a dead owner"])
 def test_a_starter_that_is_frozen_while_it_writes_its_name_loses(tmp_path, lock, brief, monkeypatch, found):
-    """It has made LOCK, or its claim, and not yet written to it."""
+    """The owner has made LOCK, or its claim, and not yet written to it."""
     if found == "a dead owner":
         owned(tmp_path, place=locks.place(), pid=1 << 30)
     frozen, make = Lock(), os.open
@@ -417,7 +417,7 @@ def test_a_second_run_is_refused_and_a_killed_one_continued(place):
 
 
 def test_a_run_in_another_namespace_of_process_ids_is_not_taken_over(place):
-    """As from two containers of one host, or from two hosts of one name."""
+    """Two containers of one host, or two hosts of one name."""
     alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
         pytest.skip("this machine does not let us make a namespace of process ids")

@@ -133,7 +133,7 @@ def test_several_ranks_fail_with_one_message(place):
 @pytest.mark.quick("cycle-2")
 @pytest.mark.parametrize("when, rank", [(IN_A_CYCLE, 2), (WHILE_READING, 0)], ids=["cycle-2", "reading-0"])
 def test_a_killed_rank(place, when, rank):
-    """As the system does when memory is short. The launcher tells, since the rank cannot; the run can be continued."""
+    """Kill a rank as the system does when memory is short. The launcher reports it; the run can be continued."""
     code = when.replace("rank == 1", f"rank == {rank}").format("os.kill(os.getpid(), 9)")
     done = faulty(place, code, "out")
     text = done.stdout + done.stderr

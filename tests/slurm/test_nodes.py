@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.thorough, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(180)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
@@ -23,7 +23,7 @@ def let_it_have(place, job, nodes):
 
 
 def test_four_nodes_then_two(place_of_four):
-    """Each rank on a host of its own; requeued with fewer nodes, and so with fewer ranks."""
+    """A job with each rank on a host of its own is requeued with fewer nodes, and so with fewer ranks."""
     place, cluster = place_of_four, place_of_four.cluster
     job = place.submit("-o", "runs/a", "--nodes", 4, "--ntasks-per-node", 1, *OFTEN)
     place.wait_until_it_works("runs/a", job)
@@ -61,7 +61,7 @@ def test_a_node_loses_its_power(place_of_four, mpi, lost):
 
 
 def test_a_rank_that_dies_on_a_node_that_lives_ends_the_job(place_of_four):
-    """It is not tried again: it would die again, for want of memory perhaps."""
+    """The job is not tried again: it would die again, for want of memory perhaps."""
     place, cluster = place_of_four, place_of_four.cluster
     job = place.submit("-o", "runs/c", "--nodes", 2, "--ntasks-per-node", 1)
     place.wait_until_it_works("runs/c", job)

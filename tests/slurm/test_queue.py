@@ -11,7 +11,7 @@ import pytest
 
 from tests.run.conftest import config_text
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
@@ -148,7 +148,7 @@ def test_the_only_node_of_a_job_goes_down(place):
 
 @pytest.mark.thorough
 def test_four_requeues_of_one_job(place):
-    """By turns from outside, which kills, and by a signal, after which the script requeues its own job."""
+    """Requeue by turns from outside, which kills, and by a signal, after which the script requeues its own job."""
     cluster = place.cluster
     job = place.submit("-o", "runs/i", "--ntasks-per-node", 1, *OFTEN)
     for restart in range(1, 5):

@@ -71,7 +71,7 @@ def test_the_picture_shows_the_run_that_is_named():
 
 @pytest.mark.parametrize("ordered", [None, True, False])
 def test_a_distribution_is_in_order(ordered):
-    """As the import recorded it; where it recorded nothing, by the bands that the levels are."""
+    """The order is the one that the import recorded; else that of the bands that the levels are."""
     levels = ("5-9", "20-29", "10-19") if ordered else ("20-29", "5-9", "10-19")
     column = Column("age", "categorical", "codes8", 0, levels, ordered=ordered)
     codes = np.array([levels.index(text) for text in ("20-29", "20-29", "5-9")])
