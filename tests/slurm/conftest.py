@@ -69,7 +69,7 @@ class Place:
     def set_cycles(self, cycles: int) -> None:
         (self.folder / "run.toml").write_text(config_text(shards=4, cycles=cycles))
 
-    def finish_soon(self, out: str, more: int = 6) -> int:
+    def finish_soon(self, out: str, more: int = 12) -> int:
         """Let a run whose job waits in the queue end some cycles after its last checkpoint; return the number of
         cycles."""
         cycles = self.last_checkpoint(out) + more

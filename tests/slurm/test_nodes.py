@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(230)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
@@ -29,7 +29,7 @@ def test_four_nodes_then_two(place_of_four):
     place.wait_until_it_works("runs/a", job)
     place.stop(job, 1, "--batch")
     let_it_have(place, job, 2)
-    place.finish_soon("runs/a", more=12)
+    place.finish_soon("runs/a")
     assert cluster.wait_until_ended(job) == "COMPLETED"
     assert hosts_of(place, "runs/a") == [["n1", "n2", "n3", "n4"], ["n1", "n2"]]
     place.same_as_straight("runs/a")
@@ -50,7 +50,7 @@ def test_a_node_loses_its_power(place_of_four, mpi, lost):
     assert ("lost a node: back to the queue" in place.log("runs/b-*.log")) == (mpi == "mpirun")
     cluster.lose(f"n{lost}")  # if SLURM still waits for it
     let_it_have(place, job, 3)
-    place.finish_soon("runs/b", more=12)
+    place.finish_soon("runs/b")
     cluster.hurry(job)
     assert cluster.wait_until_ended(job) == "COMPLETED"
     all_nodes = ["n1", "n2", "n3", "n4"]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.run.conftest import config_text
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(230)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
