@@ -71,7 +71,7 @@ def test_an_array_of_three_chains(place):
         assert cluster.wait_until_ended(task) == "CANCELLED"
     assert [cluster.restarts(task) for task in tasks] == [0, 0, 1], "a cancelled task is not requeued"
 
-    cycles = max(place.status(f"runs/b/seed-{n}")["last_checkpoint"] for n in (1, 2, 3)) + 5
+    cycles = max(place.status(f"runs/b/seed-{n}")["last_checkpoint"] for n in (1, 2, 3)) + 12
     job = place.submit("-o", "runs/b", "--array", 3, "--ntasks-per-node", 1, "--set", f"run.cycles={cycles}")
     assert "old-1" in " ".join(p.name for p in script.parent.iterdir())  # the first script was set aside
     for n in (1, 2, 3):
