@@ -36,6 +36,7 @@ concentration = 1.0
 [run]
 seed = {seed}
 shards = {shards}
+cycles = 200
 [output]
 labels = 1
 """
@@ -59,9 +60,8 @@ def rows_of(setup, start, stop):
     return "\n".join([names, *map(",".join, cells)]) + "\n"
 
 
-def grown(place: Path, name: str, n_shards: int, family="crosscat", ranks=1, cycles=CYCLES, frozen=None, before=200):
-    """Indices of the states of a chain after its last row was added, `before` cycles on, in the enumeration of all
-    four."""
+def grown(place: Path, name: str, n_shards: int, family="crosscat", cycles=CYCLES, frozen=None):
+    """Indices of the states of a chain after its last row was added, in the enumeration of all four."""
     setup = SETUPS[name]
     of_views = OF_VIEWS if family == "crosscat" else "[sampler]\n"
     text = CONFIG.format(shards=n_shards, seed=seed(221), family=family, of_views=of_views)
@@ -73,12 +73,12 @@ def grown(place: Path, name: str, n_shards: int, family="crosscat", ranks=1, cyc
     (place / "three.csv").write_text(rows_of(setup, 0, 3))
     (place / "last.csv").write_text(rows_of(setup, 3, 4))
     import_table(place / "three.csv", place / "four.h5", schema=place / "schema.toml")
-    first = run(place, "out", "--set", "run.shards=1", "--set", f"run.cycles={before}")
+    first = run(place, "out", "--set", "run.shards=1")
     assert first.returncode == 0, first.stderr
     append_rows(place / "last.csv", place / "four.h5")
     if frozen:
         frozen()
-    done = run(place, "out", "--grow", "--set", f"run.shards={n_shards}", "--set", f"run.cycles={cycles}", ranks=ranks)
+    done = run(place, "out", "--grow", "--set", f"run.shards={n_shards}", "--set", f"run.cycles={cycles}")
     assert done.returncode == 0, done.stderr
     return states(home_of(place / "out"), law(name, family))
 
@@ -128,15 +128,6 @@ def test_the_posterior_of_all_rows(tmp_path, n_shards, family, cycles):
     result = grown(tmp_path, "cc4x3", n_shards, family, cycles=cycles)
     p, worst = p_value(result, law("cc4x3", family))
     assert p >= LEVEL, f"{worst} (seed {seed(221)})"
-
-
-@pytest.mark.thorough
-def test_the_posterior_of_all_rows_on_ranks(tmp_path):
-    """With the bits of one process."""
-    (tmp_path / "one").mkdir(), (tmp_path / "three").mkdir()
-    one = grown(tmp_path / "one", "cc4x3", 3, cycles=60, before=20)
-    three = grown(tmp_path / "three", "cc4x3", 3, ranks=3, cycles=60, before=20)
-    assert np.array_equal(one, three)
 
 
 @pytest.mark.thorough

@@ -100,8 +100,8 @@ def asking(run):
 
 
 @pytest.fixture
-def some_draws(run):
-    """Of the 300 draws so many that every wrong program is rejected, with errors 1.5 times as large."""
+def sample(run):
+    """120 of the 300 draws, which reject every wrong program: errors are 1.5 times as large."""
     return opened(run, 120)
 
 
@@ -126,20 +126,20 @@ def test_log_probabilities_are_ratios_of_evidences(asking):
     assert (table[:, 2] < 0.12).all()
 
 
-def test_an_outcome_that_its_cluster_ignores_is_rejected(some_draws, monkeypatch):
+def test_an_outcome_that_its_cluster_ignores_is_rejected(sample, monkeypatch):
     right = law.Law.given
     monkeypatch.setattr(law.Law, "given", lambda self, known: right(self, known.without(["y"])))
-    off, _ = wrong(some_draws)
+    off, _ = wrong(sample)
     assert off[[bool("y" in b) for _, b in QUESTIONS]].sum() >= 3
 
 
-def test_predictors_at_their_first_level_are_rejected(some_draws, monkeypatch):
+def test_predictors_at_their_first_level_are_rejected(sample, monkeypatch):
     right = OutcomeLaw._draws_of
     first = {"b": 0.0}
     monkeypatch.setattr(
         OutcomeLaw, "_draws_of", lambda *a: {name: np.full_like(x, first[name]) for name, x in right(*a).items()}
     )
-    assert wrong(some_draws)[0].any()
+    assert wrong(sample)[0].any()
 
 
 def test_distributions_are_log_probabilities(few):
