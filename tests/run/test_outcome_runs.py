@@ -203,7 +203,7 @@ def test_what_an_outcome_refuses(ran):
         'outcome.slopes=["age"]': "is among the covariates, too",
         'outcome.covariates=["nobody"]': "the table has no column",
         "outcome.column=x": "the table has no column",
-        "outcome.likelihood=poisson": "--set outcome.likelihood: outcome 'sick' is boolean; poisson needs a count column",
+        "outcome.likelihood=poisson": "--set outcome.likelihood: outcome 'sick' is boolean; poisson needs a",
         "outcome.likelihood=normal": 'set outcome.likelihood = "logistic"',
         "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
         "model.links=forest": "is not for a mixture with an outcome",
