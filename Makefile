@@ -177,6 +177,7 @@ test-all: test test-rest
 OPENMPI := $(abspath $(VENV))-openmpi
 OPENMPI_MPIRUN ?= mpirun.openmpi
 OPENMPI_RANKS ?= 2 4
+OPENMPI_MARKS ?= mpi and not thorough
 OPENMPI_TESTS ?= tests/run tests/cli/test_doctor.py
 SITE = import sysconfig; print(sysconfig.get_paths()["purelib"])
 IS_OPEN_MPI = from mpi4py import MPI; import sys; sys.exit(MPI.COMM_WORLD.size != 2 or "Open MPI" not in MPI.Get_library_version())
@@ -193,8 +194,8 @@ $(OPENMPI)/.made: | setup
 
 test-openmpi: $(OPENMPI)/.made
 	@set -e; for n in $(OPENMPI_RANKS); do \
-	    echo "== Open MPI: mpirun -n $$n python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS)"; \
-	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --with-mpi -m mpi $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
+	    echo "== Open MPI: mpirun -n $$n python -m pytest --with-mpi -m '$(OPENMPI_MARKS)' $(PYTEST_ARGS) $(MPI_ARGS)"; \
+	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --with-mpi -m '$(OPENMPI_MARKS)' $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
 	done
 	$(OPENMPI)/bin/python -m pytest $(PYTEST_ARGS) $(OPENMPI_TESTS)
 

@@ -136,8 +136,8 @@ class _Pass:
                 self._filled[name] = self._filled.get(name, 0) + len(at)
                 if name in self._originals.events:  # a drawn time means that its event came
                     place, came = self._originals.events[name]
-                    said = Column(name, "categorical", "codes8", 0, (came,))
-                    rows[place] = self._target.put(held[place], m, at, np.zeros(len(at)), said, None)
+                    event_column = Column(name, "categorical", "codes8", 0, (came,))
+                    rows[place] = self._target.put(held[place], m, at, np.zeros(len(at)), event_column, None)
             for name, values in beside.items():
                 rows[_free(name, taken)] = self._target.number(values[first : first + m])
             self._target.add(rows)

@@ -151,7 +151,20 @@ def choose(config, items):
 
 
 # Folders of tests that take seconds each: they start programs, or chains.
-SLOW = {"run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "links", "predict", "house"}
+SLOW = {
+    "run",
+    "query",
+    "python",
+    "faults",
+    "crosscat",
+    "regression",
+    "exact",
+    "laws",
+    "links",
+    "predict",
+    "house",
+    "slurm",
+}
 
 
 def spread(items, workers):
@@ -324,9 +337,29 @@ def mpirun():
     return start
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Make pictures of reports without drawing them, which takes most of a small report: for tests of the rest."""
-    from mpibayes.hpc.report.drawing import Picture
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures():
+    """Leave the pictures of reports empty, as drawing takes most of a small report; yield the function that draws."""
+    if comm:
+        yield
+        return
+    from mpibayes.hpc.report import drawing
 
-    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", lambda figure: Picture(b"\x89PNG\r\n\x1a\n"))
+    draw, drawing.png = drawing.png, lambda figure: drawing.Picture(b"not drawn")
+    yield draw
+    drawing.png = draw
+
+
+@pytest.fixture
+def pictures(no_pictures, monkeypatch):
+    """Draw pictures, for tests that look at them."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", no_pictures)
+
+
+@pytest.fixture
+def small_pictures(no_pictures, monkeypatch):
+    """Draw pictures at a third of the resolution and without a layout."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
+    monkeypatch.setattr(
+        "mpibayes.hpc.report.drawing.png", lambda figure: figure.set_layout_engine("none") or no_pictures(figure)
+    )

@@ -65,9 +65,9 @@ def main():
             found = [run(x, table.n_columns, rank, way, i, given.cycles) for i in range(given.starts)]
             bounds = np.array([b for b, _ in found])
             panel[way] = (np.arange(given.cycles + 1), bounds / table.n_entries)
-            said = [f"{at.mean():,.0f} ± {at.std(ddof=1) / np.sqrt(len(at)):,.0f}" for at in bounds[:, [20, -1]].T]
+            cells = [f"{at.mean():,.0f} ± {at.std(ddof=1) / np.sqrt(len(at)):,.0f}" for at in bounds[:, [20, -1]].T]
             held = 100 * np.mean([h for _, h in found])
-            print(f"| {rank} | {way} | {said[0]} | {said[1]} | {held:.1f} |", flush=True)
+            print(f"| {rank} | {way} | {cells[0]} | {cells[1]} | {held:.1f} |", flush=True)
     bands.draw(given.out / "figure1.png", panels, "bound a rating")
 
 

@@ -63,9 +63,9 @@ def main():
         bounds = np.array([b for b, _ in found])
         ways[way] = (EVERY * np.arange(1, bounds.shape[1] + 1), bounds)
         shown = bounds[:, [20 // EVERY - 1, -1]].T
-        said = [f"{at.mean():.4f} ± {at.std(ddof=1) / np.sqrt(len(at)):.4f}" for at in shown]
+        cells = [f"{at.mean():.4f} ± {at.std(ddof=1) / np.sqrt(len(at)):.4f}" for at in shown]
         held = 100 * np.mean([h for _, h in found])
-        print(f"| {way} | {said[0]} | {said[1]} | {bounds[:, -1].max():.4f} | {held:.1f} |", flush=True)
+        print(f"| {way} | {cells[0]} | {cells[1]} | {bounds[:, -1].max():.4f} | {held:.1f} |", flush=True)
     bands.draw(given.out / "figure2.png", {"50 topics": ways}, "bound a word")
 
 

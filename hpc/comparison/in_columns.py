@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr
 
 from mpibayes.hpc.comparison.moved import CHANCE
 from mpibayes.hpc.comparison.paired import mean_of
@@ -78,4 +78,4 @@ def _column(name: str, old: np.ndarray, new: np.ndarray) -> InColumn | None:
         return None
     (a, error), (b, other) = mean_of(old), mean_of(new)
     both = float(np.hypot(error, other))
-    return InColumn(name, a, b, both, float(2.0 * stats.t.sf(abs(b - a) / both, n - 1)) if both else 1.0)
+    return InColumn(name, a, b, both, float(2.0 * stdtr(n - 1, -abs(b - a) / both)) if both else 1.0)

@@ -33,13 +33,13 @@ class _Wait:
     what: str | Callable[[], str]
     started: float
     due: float  # seconds after `started` at which the next line is due
-    said: str = ""
+    reported: str = ""
 
     def look(self, now: float) -> None:
         if now - self.started >= self.due:
             self.due *= 2
-            self.said = self.what() if callable(self.what) else self.what
-            _say(f"waiting {now - self.started:.0f} s for {self.said}")
+            self.reported = self.what() if callable(self.what) else self.what
+            _say(f"waiting {now - self.started:.0f} s for {self.reported}")
 
 
 _waits: list[_Wait] = []
@@ -63,8 +63,8 @@ def announce(what: str | Callable[[], str], after_s: float | None = None, loud: 
         yield
     finally:
         _waits.remove(wait)
-        if wait.said:
-            _say(f"waited {time.monotonic() - wait.started:.0f} s for {wait.said}; going on")
+        if wait.reported:
+            _say(f"waited {time.monotonic() - wait.started:.0f} s for {wait.reported}; going on")
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def test_a_block_and_its_prior(write):
 
 @pytest.mark.parametrize("prior", ["", "prior = {nu = 3}\n", "prior = {mean = [1, 2], kappa = [0.1, 0.3]}\n"])
 def test_the_resolved_configuration_has_the_prior_in_use(write, prior):
-    """To the last bit, and it is the same model, also as that of older versions, which wrote what was given alone."""
+    """The same model to the last bit, also as that of older versions, which wrote what was given alone."""
     config = load(write(MINIMAL + '[blocks.geo]\ncolumns = ["x0", "x1"]\n' + prior))
     resolved = resolved_toml(config)
     again = load(write(resolved, "resolved.toml"))

@@ -195,8 +195,8 @@ def test_resolved_is_read_back(write, line):
     assert "\n[regression]" not in text and "\n[firefly]" not in text
     for name, section in SECTIONS.items():
         for key in section.model_fields:
-            said = (f"\n{key} = ", f"\n# {key} = (not set)", f"\n# {key} = (not used: ")
-            assert any(words in text for words in said), (name, key)
+            lines = (f"\n{key} = ", f"\n# {key} = (not set)", f"\n# {key} = (not used: ")
+            assert any(words in text for words in lines), (name, key)
 
 
 def test_overrides(write, tmp_path):

@@ -89,7 +89,7 @@ def test_resolved_is_read_back(tmp_path, text):
 
 
 def test_what_a_grid_is_to_the_sampler(tmp_path):
-    """In rising order, all of one weight; the prior of a grid's point is that of its law."""
+    """Points in rising order, all of one weight; the prior of a grid's point is that of its law."""
     settings = settings_of(loaded(tmp_path, GIVEN[0] + "\n[columns.a]\nprior = {grid = [10, 0.1]}"), 10)
     law = PitmanYor.of(settings.concentration, settings.discount)
     assert law.concentrations.tolist() == [0.5, 1.0, 3.0] and law.discounts.tolist() == [0.0, 0.5]

@@ -123,7 +123,7 @@ def test_toml_reads_back():
     assert toml_string(text).isprintable()
 
 
-def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
+def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch, pictures):
     monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
     write("a.csv", rows())
     for name, chains in (("a.toml", 2), ("one.toml", 1)):
@@ -159,7 +159,7 @@ def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_regression_on_hostile_columns(command, tmp_path):
+def test_a_regression_on_hostile_columns(command, tmp_path, pictures):
     write("a.csv", rows(), (COLOUR, MARKUP, FORMULA, RESPONSE))
     command("import", "a.csv", "t.h5")
     (tmp_path / "a.toml").write_text(

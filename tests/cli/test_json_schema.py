@@ -64,7 +64,7 @@ def test_examples_are_valid(path):
 
 @pytest.mark.parametrize("kind", CONFIG)
 def test_every_value_of_every_key_is_valid(tmp_path, kind):
-    """All that the program takes, and what it writes of that with every default."""
+    """Texts that the program takes, and what it writes of them with every default."""
     path = tmp_path / "run.toml"
     path.write_text(CONFIG[kind])
     for case in cases_of(kind):
@@ -130,7 +130,7 @@ def is_refused(section, key, value):
 
 @pytest.mark.parametrize("room", SCHEMA["definitions"])
 def test_the_program_and_the_schema_agree_on_values(room):
-    """Each probe for each key: refused by both or by neither."""
+    """Both refuse a probe of a key, or neither does."""
     doors = registry.keys_of(next(kind for kind in registry.ROOMS if registry.ROOMS[kind] == room))
     parts = SCHEMA["definitions"][room]["properties"]
     places = [(name, of, parts[name]) for name, of in doors.SECTIONS.items()]

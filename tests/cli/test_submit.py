@@ -152,7 +152,7 @@ def test_it_submits_an_array(place, sbatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "words, code, said",
+    "words, code, message",
     [
         (("--time", "90"), 2, "minutes or seconds?"),
         (("--time", "4:00:00:00"), 2, "is not a time limit such as"),
@@ -176,10 +176,10 @@ def test_it_submits_an_array(place, sbatch, capsys):
         (("--set", "data.table=nowhere.h5"), 3, "nowhere.h5"),
     ],
 )
-def test_what_is_refused(place, sbatch, capsys, words, code, said):
+def test_what_is_refused(place, sbatch, capsys, words, code, message):
     assert main(["submit", "run.toml", *words]) == code
     error = capsys.readouterr().err
-    assert said in error and "Traceback" not in error
+    assert message in error and "Traceback" not in error
     assert not sbatch.calls.exists() and not (place / "runs").exists()
 
 
@@ -197,10 +197,10 @@ def test_no_text_leaves_its_line(place, sbatch, capsys, monkeypatch, option, cha
     before = sorted(os.listdir())
     for dry_run in [], ["--dry-run"]:
         assert main(["submit", *words, *dry_run, "--", text if option == "CONFIG" else "run.toml"]) == 2
-        said = capsys.readouterr()
-        assert said.out == "" and "expected one line of printable text" in said.err, said
-        assert {"PATH": "the folder of Python"}.get(option, option) in said.err
-        assert character == "\n" or character not in said.err, "the message has one line a problem"
+        message = capsys.readouterr()
+        assert message.out == "" and "expected one line of printable text" in message.err, message
+        assert {"PATH": "the folder of Python"}.get(option, option) in message.err
+        assert character == "\n" or character not in message.err, "the message has one line a problem"
     assert sorted(os.listdir()) == before and not sbatch.calls.exists()
 
 
@@ -219,7 +219,7 @@ def test_a_folder_of_python_that_path_cannot_hold(place, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
-    """As bash reads the script, and as submit tells what to type; tests/slurm/test_queue.py has sbatch read it."""
+    """Read by bash, and printed by submit as what to type; tests/slurm/test_queue.py has sbatch read it."""
     shutil.copy("run.toml", f"./{name}.toml")
     monkeypatch.setattr(sys, "executable", f"/{name}/python")
     assert (
@@ -240,7 +240,7 @@ def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_templates_pass_their_arguments_on(place, template):
-    """By hand names are relative: one may begin with a dash, and --fresh within a name is no option."""
+    """Names given by hand are relative: one may begin with a dash, and --fresh within a name is no option."""
     text = resources.files("mpibayes").joinpath("slurm", template).read_text()
     text = text.replace("launch=(srun --kill-on-bad-exit=1)", "launch=(printf '%s|')")
     environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "1", "MPIBAYES_RESTARTS": "50"}

@@ -137,7 +137,6 @@ def test_what_is_no_file(place):
     importlib.util.find_spec("matplotlib") is None or importlib.util.find_spec("arviz") is None,
     reason="the report needs matplotlib and arviz: pip install '.[report]'",
 )
-@pytest.mark.usefixtures("undrawn")
 def test_a_report_is_made_again(place):
     """The page shows the configuration, and is none."""
     for _ in range(2):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mpibayes.hpc.comparison.figures import differences
 from mpibayes.hpc.comparison.paired import difference, mean_of
 from mpibayes.hpc.comparison.words import plus_minus
 
@@ -23,6 +24,11 @@ def test_one_row_and_equal_scores():
     assert not difference(np.array([1.0]), np.array([0.0])).decided
     same = difference(np.arange(9.0), np.arange(9.0))
     assert (same.mean, same.error, same.decided, same.hangs_on_one_row) == (0.0, 0.0, False, False)
+
+
+def test_differences_are_drawn(pictures):
+    d = np.random.default_rng(1).normal(TRUE, 1.0, N)
+    assert differences(d, difference(d, np.zeros(N)), "a", "b").startswith(b"\x89PNG")
 
 
 def scores(g):

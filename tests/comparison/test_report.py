@@ -100,7 +100,6 @@ def test_which_runs_are_of_one_model(runs):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_chains_of_one_model_stay_one_report(runs, tmp_path):
     shutil.copytree(runs["mixture"], tmp_path / "again", ignore=shutil.ignore_patterns("against-*", "report"))
     both = [runs["mixture"], tmp_path / "again"]
@@ -112,7 +111,6 @@ def test_chains_of_one_model_stay_one_report(runs, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_rows_that_were_trained_on(runs, tmp_path):
     _, printed, summary = run_report([runs["mixture"], runs["all"]], out=tmp_path / "r")
     assert summary["not_comparable"].startswith("no row is left to score") and "ranking" not in summary
@@ -131,7 +129,6 @@ def test_refusals(runs, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_the_same_from_python(runs, three):
     _, _, summary = three
     run, *others = (mb.open(runs[name]) for name in ("mixture", "views", "one"))
@@ -142,7 +139,6 @@ def test_the_same_from_python(runs, three):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_names_do_no_harm(runs, tmp_path):
     """A directory's name is text, on the page and in links, or bytes that are none."""
     places = [tmp_path / "<b>&x", tmp_path / "a 'b' #%", tmp_path / os.fsdecode(b"\xff")]

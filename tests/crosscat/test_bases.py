@@ -45,7 +45,7 @@ def test_a_run_that_is_opened_has_the_base_of_its_training_rows(tmp_path):
     np.testing.assert_allclose(kind.base[kind.offsets[at] : kind.missing_rows[at]], count / count.mean(), rtol=1e-14)
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_it_is_the_same_on_all_ranks():
     (columns, rows), _ = table()
     settings = Settings(seed=1, shards=6)

@@ -28,7 +28,7 @@ def drawn():
 
 
 def shares(law, x, at):
-    """Where numbers lie between 0 and 100, by their clusters' laws there; uniform if they are drawn from these."""
+    """Places of numbers between 0 and 100 by their clusters' laws; uniform if they are drawn from these."""
     low, high, p = (stats.norm.cdf(y, law.location[0, at], law.scale[0, at]) for y in (0.0, 100.0, x[at]))
     clear = high - low > 1e-6  # beyond, distribution functions keep no digits
     return (p - low)[clear] / (high - low)[clear]

@@ -40,7 +40,7 @@ def chain():
 
 @pytest.mark.parametrize("small, expected", [(60, [1, 2, 3, 16]), (59, [1, 2, 3, 4, 8, 12, 16])])
 def test_a_chain_keeps_to_it_from_its_start_and_once_continued(small, expected, monkeypatch):
-    """On 60 cells; here moves are rarer from the fourth cycle on."""
+    """Moves on 60 cells, rarer from the fourth cycle on."""
     monkeypatch.setattr(rounds, "SMALL", small)
     monkeypatch.setattr(rounds, "OFTEN", 3)
     monkeypatch.setattr(rounds, "SELDOM", 16)

@@ -82,7 +82,7 @@ def test_chains_have_judges_and_samples_of_their_own(monkeypatch, data):
 
 @pytest.mark.parametrize("n_rows, n_searches", [(10_000, 4), (10_000, 1), (20, 4), (4, 4), (1, 4)])
 def test_small_tables(n_rows, n_searches):
-    """There is a row to search on, and a judge where there are ten rows."""
+    """A row is left to search on, and a judge where there are ten rows."""
     n = searches.n_judges(n_rows, n_searches)
     assert 0 <= n < n_rows and (n > 0) == (n_searches > 1 and n_rows > 5)
 
@@ -107,6 +107,7 @@ def test_scores_are_those_of_the_searches_end(data):
     assert choice.scores.min() < choice.scores.max()
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_the_same_on_any_number_of_ranks():
     from mpibayes.hpc.parallel.comm import world
@@ -231,6 +232,7 @@ def test_few_new_rows_judge_nothing(n_new, n):
     assert strategy.n_new_judges(n_new) == n
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_the_chain_as_it_was_is_judged_alike_on_ranks():
     from mpibayes.hpc.parallel.comm import world

@@ -334,7 +334,7 @@ def labels(comm, name="holes6"):
         return [mixture.cycle() and mixture.view.labels() for _ in range(8)]
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     result = labels(world())
     assert world().rank or np.array_equal(result, labels(serial()))

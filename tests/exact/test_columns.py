@@ -183,7 +183,7 @@ def bits(comm, cycles):
     return [mixture.cycle() and crosscat.state(mixture, CASES["mixed"].units) for _ in range(cycles)]
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     result = bits(world(), 8)
     assert world().rank or result == bits(serial(), 8)

@@ -236,7 +236,7 @@ def on_all_and_alone(comm, *arguments, **settings):
 
 
 @pytest.mark.quick("some, rows gathered", "some, sums asked where two are bright")
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize(
     "gather_limit, configurations",
     [(100_000, CONFIGURATIONS[::3]), (1, CONFIGURATIONS[::5]), (100_000, CONFIGURATIONS)],
@@ -251,7 +251,7 @@ def test_same_bits_on_every_number_of_ranks(gather_limit, configurations):
         assert together == alone, (name, bounds, move, sweep, n_shards, seed(66))
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("move", MOVES)
 def test_same_bits_of_regular_mcmc(move):
     comm = world()
@@ -268,6 +268,7 @@ def law_on_ranks(program=contextlib.nullcontext):
     return comm.share((result.passed, str(result)) if comm.rank == 0 else None)
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     """The law on real ranks, without other checks."""
@@ -275,6 +276,7 @@ def test_law_on_ranks():
     assert passed, f"{text} (seed {seed(68)})"
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_wrong_program_on_ranks_is_rejected():
     passed, text = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)

@@ -18,10 +18,9 @@ from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.exact import crosscat, production
-from tests.exact.compare import batch_means_z, judge_joint, seed
-from tests.exact.enumerate import CASES, column_values
-from tests.run.conftest import exported, run
-from tests.run.test_every_key import words_of
+from tests.exact.compare import judge_joint, seed
+from tests.exact.enumerate import CASES
+from tests.run.conftest import run
 
 LEVEL = 1e-4
 CASE = CASES["miss6"]
@@ -117,46 +116,6 @@ def test_the_default_is_the_same_of_rows_and_of_columns(tmp_path):
 
 
 # --- from the command line --------------------------------------------------------------------------------------------
-
-
-def events_of(place, name):
-    """Events of draws, (D, events): 1 to 4 clusters, a concentration to 0.3 and to 1, a discount, each multiplier."""
-    rows = []
-    for draw in iterate_draws(place / name):
-        n_clusters, hyper = len(np.unique(draw.labels[0])), draw.hyper
-        part = [n_clusters == k for k in range(1, 5)] + [hyper.concentration < 0.3, hyper.concentration < 1.0]
-        rows.append([*part, hyper.discount > 0, *(abs(hyper.dirichlet[0] - m) < 1e-12 for m in GRID)])
-    return np.array(rows, float)
-
-
-def expected_events(joint):
-    posterior, alphas = joint.posterior, np.array([alpha for alpha, _ in joint.points])
-    process = posterior.process.sum(axis=1)
-    subset = [process[alphas < 0.3].sum(), process[alphas < 1.0].sum(), process[[d > 0 for _, d in joint.points]].sum()]
-    return np.array([*posterior.p_clusters()[:4], *subset, *posterior.columns["c"].sum(axis=1)])
-
-
-def distance(events, joint) -> float:
-    """The largest |z| of batch means over all events."""
-    return max(abs(batch_means_z(x, p)[0]) for x, p in zip(events.T, expected_events(joint)))
-
-
-@pytest.mark.thorough
-def test_grids_from_the_command_line(tmp_path, mpirun):
-    """One chain, whose batch means are Student's t with 39 degrees: |z| above 5.3 for one of ten events has a
-    probability below 1e-4 / 2. The posterior under the default grid is rejected. Two ranks have the bits of one."""
-    columns, rows = table_from_arrays(
-        [(name, kind, column_values(c), c[3]) for c in CASE.columns for name, kind in [c[:2]]]
-    )
-    write_table(tmp_path / "t.h5", columns, rows)
-    (tmp_path / "run.toml").write_text(MODEL)
-    done = run(tmp_path, "long", *words_of(("run.cycles=2200", "run.checkpoint_minutes=60")))
-    assert done.returncode == 0, done.stderr
-    events = events_of(tmp_path, "long")[200:]
-    assert distance(events, JOINT) < 5.3 < distance(events, LOG_GRID), (distance(events, JOINT), "seed 61")
-    for ranks in (1, 2):
-        assert run(tmp_path, f"short-{ranks}", "--set", "run.cycles=20", ranks=ranks).returncode == 0
-    assert exported(tmp_path, "short-1") == exported(tmp_path, "short-2")
 
 
 def test_a_run_keeps_the_grid_that_it_began_with(tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def test_cells_that_the_sampler_sees_are_rejected():
 
 
 @pytest.mark.quick
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_same_scores_on_every_number_of_ranks():
     comm = world()
     together, scores = averages(comm, "learned", 3, 4, 6, 262)
@@ -127,6 +127,7 @@ def test_same_scores_on_every_number_of_ranks():
     assert comm.rank != 0 or scores == expected
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_score_is_the_predictive_density_on_ranks():
     comm = world()

@@ -139,7 +139,7 @@ def test_every_row_moves():
 
 
 @pytest.mark.quick("a quarter")
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("quarter", range(4), ids=["a quarter", "another", "the third", "the last"])
 def test_same_bits_on_every_number_of_ranks(quarter):
     """Features, hyperparameters and filled cells after every cycle equal those of one process."""
@@ -167,7 +167,7 @@ def large(where, opening):
     return program.digest(buffet, [(features, buffet.hyper, filled)], 4)
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("opening", ["one", "all"])
 def test_same_bits_of_many_features(opening):
     comm = world()

@@ -180,7 +180,7 @@ def test_escobar_west():
 
 
 @pytest.mark.quick("a third")
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
 def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle equal those of one process, for every case, cut and opening."""

@@ -346,7 +346,7 @@ def test_number_of_clusters_rejects_wrong_moves(wrong, part):
 
 
 @pytest.mark.quick("a third")
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
 def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""

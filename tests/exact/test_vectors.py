@@ -94,7 +94,7 @@ def test_moves_keep_the_posterior(name, move):
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():
     """Labels and hyperparameters after every cycle, with moves, equal those of one process."""
     comm = world()

@@ -190,7 +190,7 @@ def test_first_of_two_views_is_a_chain_of_its_own():
     assert [first for first, _ in labels_of(both, 8)] == [first for (first,) in labels_of(alone, 8)]
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_two_views_have_the_same_bits_on_ranks():
     if world().rank == 0:
         mixture = sampler(serial(), 5)

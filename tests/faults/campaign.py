@@ -133,7 +133,7 @@ class Case:
             other.with_suffix(".new").replace(table)
         else:
             shutil.copyfile(other, table)  # under any reader that has it open
-        code, text = start.wait(), start.said()
+        code, text = start.wait(), start.output()
         part.replace(table)
         self.history.append(f"table replaced under {start.ranks} ranks -> {code}")
         if done[0] or code not in (0, DataError.exit_code) or "Traceback" in text or (code and "table.h5" not in text):
@@ -212,7 +212,7 @@ class Case:
         start.signal(signal.SIGCONT)
         code = start.wait()
         self.history[-1] += f", {code}"
-        text = start.said()
+        text = start.output()
         lost = code == CheckpointError.exit_code and "writes nothing more" in text
         refused_itself = code == 2 and "is running it" in text
         if "Traceback" in text or not (code == 0 or (lost and kind == THAWED) or refused_itself):
@@ -279,7 +279,7 @@ class Case:
         return code
 
     def check_words(self, start: Start, code: int, kind: str) -> None:
-        text, number = start.said(), SIGNALS[kind]
+        text, number = start.output(), SIGNALS[kind]
         ours = re.findall(r'File ".*?mpibayes/(.*?)"', text)  # Python's own start, up to the first lines of the command
         early = number == signal.SIGINT and "KeyboardInterrupt" in text and set(ours) <= {"__init__.py", "__main__.py"}
         if ("Traceback" in text and not early) or "internal error" in text:
@@ -320,8 +320,8 @@ class Case:
         start = Start(self.words, self.random.randint(1, 4), self.folder)
         code = start.wait()
         self.history.append(f"left alone on {start.ranks} ranks -> {code}")
-        if code or "Traceback" in start.said():
-            raise Wrong(f"does not go on: {start.said()[-2500:]}")
+        if code or "Traceback" in start.output():
+            raise Wrong(f"does not go on: {start.output()[-2500:]}")
         result = exports(self.folder / "run", self.folder / "exported")
         if result != self.expected:
             what = (

@@ -136,12 +136,12 @@ class Case:
         self._check_message(text, words[0])
         return True
 
-    def _check_message(self, said: str, command: str) -> None:
-        if said.count("mpibayes: error") != 1:
-            raise Wrong(f"{command}: not one message: {said}")
+    def _check_message(self, text: str, command: str) -> None:
+        if text.count("mpibayes: error") != 1:
+            raise Wrong(f"{command}: not one message: {text}")
         name = re.sub(r"seg-\d+-", "seg-*-", self.file.name) if self.damage == "remove" else self.file.name
-        if name not in re.sub(r"\s*\n\s*", "", said):
-            raise Wrong(f"{command}: does not name {self.file}: {said}")
+        if name not in re.sub(r"\s*\n\s*", "", text):
+            raise Wrong(f"{command}: does not name {self.file}: {text}")
 
     def _exported(self, expected) -> bool:
         """Export; return True if the exports were refused. Bits other than the expected ones are wrong."""

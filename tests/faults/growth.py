@@ -81,8 +81,8 @@ class Growth(Case):
         codes = [start.wait() for start in starts]
         self.history.append(f"two appends at once -> {codes}")
         for start, name, code in zip(starts, names, codes):
-            if code not in (0, 2) or "Traceback" in start.said():
-                raise Wrong(f"one of two appends ends with {code}: {start.said()[-1500:]}")
+            if code not in (0, 2) or "Traceback" in start.output():
+                raise Wrong(f"one of two appends ends with {code}: {start.output()[-1500:]}")
             if code and Start([word.format(name) for word in APPEND], 1, self.folder).wait():
                 raise Wrong("an append is refused after the other has ended")
         self.require_whole(before + n)
@@ -95,7 +95,7 @@ class Growth(Case):
         return table.n_rows == n_rows[-1]
 
     def await_moment(self, start: Start, aim: str) -> None:
-        """In a third of the starts the moment when the earlier run is set aside."""
+        """Choose in a third of the starts the moment when the earlier run is set aside."""
         if self.random.random() < 0.67:
             super().await_moment(start, aim)
             return

@@ -113,5 +113,5 @@ class Start:
         self.signal(signal.SIGKILL)
         self.process.wait()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.out.read_text(errors="replace") + self.err.read_text(errors="replace")

@@ -91,19 +91,19 @@ def quick(monkeypatch):
     without_pictures(monkeypatch.setattr)
 
 
-def told(code, said, *names):
+def refused(code, text, *names):
     """True if the command refused, with one message that has one of these names."""
-    assert "Traceback" not in said and "internal error" not in said, said
+    assert "Traceback" not in text and "internal error" not in text, text
     if code == 0:
         return False
-    assert code in (2, 3, 4) and said.count("mpibayes: error") == 1, (code, said)
-    assert any(name in re.sub(r"\s*\n\s*", "", said) for name in names), (names, said)
+    assert code in (2, 3, 4) and text.count("mpibayes: error") == 1, (code, text)
+    assert any(name in re.sub(r"\s*\n\s*", "", text) for name in names), (names, text)
     return True
 
 
 @commands
 def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, monkeypatch, command, request):
-    """Some of the calls, each by its place in our code; with --long all of them."""
+    """Fail some of the calls, each by its place in our code; with --long all of them."""
     whole, expected = victim
     place = tmp_path / "place"
 
@@ -121,10 +121,10 @@ def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, m
     for key in keys if request.config.getoption("--long") else keys[:: 1 + len(keys) // 5]:
         calls, code, text = fails(key)
         path = Path(calls.failed)
-        refused = told(code, text, path.name, path.parent.name)
+        was_refused = refused(code, text, path.name, path.parent.name)
         if command == "run":
             (place / "run" / lock.NAME).unlink(missing_ok=True)  # its owner, this process, is not dead
-            if refused:
+            if was_refused:
                 done(start(place))
             assert exports(place / "run", tmp_path / "exported") == expected, key
 
@@ -151,4 +151,4 @@ def test_a_fifo_is_told_or_does_no_harm(victim, tmp_path, file):
         path = place / file
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         os.mkfifo(path)
-        told(*mpibayes(*COMMANDS[command](place)), path.name)
+        refused(*mpibayes(*COMMANDS[command](place)), path.name)

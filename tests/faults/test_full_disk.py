@@ -69,16 +69,15 @@ def files_of_at_most(n_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def refused(code, said, name="new"):
-    assert code == 4 and said.count("mpibayes: error") == 1 and "Traceback" not in said, (code, said)
-    assert name in said and "cannot be written: " in said, said
+def refused(code, text, name="new"):
+    assert code == 4 and text.count("mpibayes: error") == 1 and "Traceback" not in text, (code, text)
+    assert name in text and "cannot be written: " in text, text
 
 
 @commands
 @pytest.mark.quick(every=3)
-@pytest.mark.usefixtures("undrawn")
 def test_every_file_that_is_written(out, command):
-    """At the first byte and, by the largest file of an undisturbed command, at the last."""
+    """Fill the disk at the first byte and, by the largest file of an undisturbed command, at the last."""
     words = COMMANDS[command].split()
     done(mpibayes(*words))
     sizes = {path: path.stat().st_size for path in out.rglob("*") if path.is_file()}
@@ -110,7 +109,7 @@ SPACE = ["unshare", "--mount", "--propagation", "private"]  # what is mounted th
 @pytest.mark.quick(every=2)
 @pytest.mark.parametrize("command", ["import", "sparse", "predict", "run", "run a file"])
 def test_a_small_file_system(out, command):
-    """On a full disk the message says what is free there."""
+    """The message says what is free on a full disk."""
     words = COMMANDS | {"run": "run run.toml -o OUT/new", "run a file": "run table.csv -o OUT/new"}
     program = [sys.executable, "-m", "mpibayes", *words[command].split()]
     try:

@@ -84,7 +84,7 @@ def test_sections_that_are_cited_exist():
 
 
 def test_papers_that_are_cited_are_listed():
-    """By the last author named and the year, in one entry of the references."""
+    """Find the last author named and the year in one entry of the references."""
     entries = re.split(r"\n\* ", re.split(r"\n## \d+ References", MATH)[1])
     wrong = set()
     for path in files(CODE):

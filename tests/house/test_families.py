@@ -98,7 +98,7 @@ def members(protocol):
 
 
 def arguments(function, of_a_class):
-    """Each argument but `self`, as `name`, `name=` where there is a default, or `*name`."""
+    """Arguments but `self`, as `name`, `name=` where there is a default, or `*name`."""
     given = list(inspect.signature(getattr(function, "__func__", function)).parameters.values())
     given = given[of_a_class and not isinstance(function, staticmethod) :]
     return [str(p.replace(annotation=p.empty, default=p.empty)) + "=" * (p.default is not p.empty) for p in given]
@@ -239,7 +239,7 @@ def test_only_the_registry_looks_at_a_name():
 
 
 def test_a_wrong_door_is_seen():
-    """Each of these lacks something of the protocol."""
+    """Classes that each lack something of the protocol."""
 
     class Wrong:
         like = None

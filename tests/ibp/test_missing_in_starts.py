@@ -34,7 +34,7 @@ def seated(x, z):
 
 
 def test_loadings_given_seated_rows():
-    """In every column by its own rows alone; columns that lack the same cells share a covariance."""
+    """Missing cells of a column depend on its own rows alone; columns that lack the same cells share a covariance."""
     x, z = rows()
     result = seated(x, z)
     assert len(result.spread) == 4 and result.group[1] == result.group[3]

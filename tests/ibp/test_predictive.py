@@ -125,7 +125,7 @@ def test_density_is_in_the_tables_units():
 
 
 def test_simulated_cells_have_the_distribution_of_the_density():
-    """By the probability integral transform given the other cells: one cell's distribution function by quadrature."""
+    """Test the probability integral transform given the other cells: one cell's distribution function by quadrature."""
     z, x, hyper, _ = problem(k=4)
     columns, _ = table(x)
     mine = Law(Cells(columns, False), law_of(z, x, hyper))
@@ -146,7 +146,7 @@ def test_simulated_cells_have_the_distribution_of_the_density():
 
 
 def test_moments_are_those_of_simulated_cells(monkeypatch):
-    """By enumeration, and near the best combination."""
+    """Compare with enumeration, and near the best combination."""
     z, x, hyper, _ = problem(n=40, k=4, d=5)
     columns, _ = table(x)
     mine = Law(Cells(columns, False), law_of(z, x, hyper))

@@ -263,7 +263,7 @@ def test_a_kill_leaves_the_table_as_it_was(people, place):
 
 
 def no_locks(monkeypatch):
-    """As on a file system without locks of folders."""
+    """Act as a file system without locks of folders."""
     for module in (appending, tables):
         monkeypatch.setattr(module, "in_turn", lambda table: contextlib.nullcontext(0.0))
 

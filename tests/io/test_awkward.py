@@ -19,7 +19,7 @@ Y = G.integers(18, 90, N)
 DAYS = [datetime.date(2020, 1, 1) + datetime.timedelta(int(k)) for k in G.permutation(1500)[:N]]
 
 
-def said(summary):
+def text_of(summary):
     return " ".join(summary.warnings)
 
 
@@ -165,23 +165,23 @@ def test_the_minus_sign_of_typesetters(tmp_path):
 def test_what_looks_like_numbers_and_is_not_read_is_told(tmp_path, cells):
     summary, columns = imported(tmp_path, csv(x=cells, y=Y))
     assert columns["x"].kind in ("categorical", "ignored")
-    assert said(summary).count("column 'x': its cells look like numbers, but are not all written in one way") == 1
+    assert text_of(summary).count("column 'x': its cells look like numbers, but are not all written in one way") == 1
 
 
 def test_dates_in_several_forms_are_told(tmp_path):
     forms = ("%Y-%m-%d", "%d.%m.%Y", "%d %b %Y")
     summary, columns = imported(tmp_path, csv(x=[d.strftime(forms[i % 3]) for i, d in enumerate(DAYS)], y=Y))
-    assert columns["x"].kind == "ignored" and "its cells look like dates" in said(summary)
+    assert columns["x"].kind == "ignored" and "its cells look like dates" in text_of(summary)
 
 
 def test_codes_and_addresses_are_not_told_to_be_numbers(tmp_path):
     codes = [f"{'VE'[i % 2]}{y}" if i % 5 == 0 else f"{y}.{i % 10}" for i, y in enumerate(Y)]
     streets = [f"{y} Baker Street" for y in Y]
-    assert "look like" not in said(imported(tmp_path, csv(diagnosis=codes, street=streets, x=X))[0])
+    assert "look like" not in text_of(imported(tmp_path, csv(diagnosis=codes, street=streets, x=X))[0])
 
 
 def test_one_number_is_one_level_however_it_is_written(tmp_path):
-    """As after joining files of integers and of numbers with missing ones, which become 1.0."""
+    """Columns as after joining files of integers and of numbers with missing ones, which become 1.0."""
     x = [f"{y % 3}" if i < 60 else f"{y % 3}.0" for i, y in enumerate(Y)]
     summary, columns = imported(
         tmp_path, csv(x=x, code=[f"0{v}" for v in x], b=[f"{v % 2:g}{'.0' * (v % 3)}"[:3] for v in Y])
@@ -207,13 +207,13 @@ def test_integers_beyond_doubles_stay_apart_as_levels(tmp_path):
     summary, columns = imported(tmp_path, csv(x=[first + y % 3 for y in Y], y=X))
     assert columns["x"].levels == tuple(str(first + i) for i in range(3))
     summary, columns = imported(tmp_path, csv(x=[first + 2 * i + 1 for i in G.permutation(N)], y=X))
-    assert "beyond 2^53, so that their last digits are lost; if they name the rows: --drop x" in said(summary)
+    assert "beyond 2^53, so that their last digits are lost; if they name the rows: --drop x" in text_of(summary)
 
 
 def test_levels_that_differ_in_case_are_told(tmp_path):
     summary, columns = imported(tmp_path, csv(sex=[("Male", "male", "F", "f", "other")[y % 5] for y in Y], x=X))
     assert columns["sex"].n_levels == 5
-    assert "column 'sex': the levels 'F', 'f' differ in case or blanks alone, and 1 more group likewise;" in said(
+    assert "column 'sex': the levels 'F', 'f' differ in case or blanks alone, and 1 more group likewise;" in text_of(
         summary
     )
 
@@ -240,7 +240,7 @@ def test_dates_beyond_machine_time(tmp_path):
     texts = [d if i % 7 else "9999-12-31" for i, d in enumerate(DAYS)]
     summary, columns = imported(tmp_path, csv(until=texts, y=Y))
     assert columns["until"].kind == "real" and "9999-12-31 is a value of its own" in columns["until"].reason
-    assert "9999-12-31 is far from all other values" in said(summary)
+    assert "9999-12-31 is far from all other values" in text_of(summary)
 
 
 def test_postcodes_keep_their_zeros(tmp_path):
@@ -292,4 +292,4 @@ def test_parquet_of_every_type(tmp_path):
         "at": "real", "nanoseconds": "real", "flag": "boolean", "list": "ignored", "picture": "ignored",
     }  # fmt: skip
     assert columns["huge"].levels[-1] == str(2**64 - 1)
-    assert "'picture': left out: it is bytes, not text" in said(summary)
+    assert "'picture': left out: it is bytes, not text" in text_of(summary)

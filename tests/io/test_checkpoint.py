@@ -194,7 +194,7 @@ def test_another_version_is_not_read(tmp_path, version, words):
 
 
 def test_damage_that_one_rank_finds_leads_all_to_the_generation_before(tmp_path):
-    """As the run loop does it: root looks at sizes, each rank verifies what it reads, all agree."""
+    """Verify as the run loop does: root looks at sizes, each rank verifies what it reads, all agree."""
     for cycle in (300, 400):
         write(tmp_path, cycle)
     flip(tmp_path / "000000400" / "part-00003.h5")

@@ -15,7 +15,7 @@ from mpibayes.io.table import Table, table_from_arrays, write_table
 
 
 def put(path, kind):
-    """Something at `path` that is no regular file."""
+    """Make something at `path` that is no regular file."""
     if kind == "FIFO":
         os.mkfifo(path)
     elif kind == "device":
@@ -59,7 +59,7 @@ def test_other_reasons_are_as_usual(tmp_path):
 
 @pytest.mark.timeout(20)
 def test_a_pipe_where_one_will_do(tmp_path):
-    """As from a shell's <(...). A FIFO whose writer is late is not an empty file."""
+    """A FIFO, as from a shell's <(...), whose writer is late is not an empty file."""
     from mpibayes.hpc.config.load import load
     from mpibayes.io.ingest import import_table
     from mpibayes.io.schema import read_schema

@@ -399,7 +399,7 @@ def test_zip(tmp_path):
 
 
 def test_a_reader_that_crashes_is_one_message():
-    """Each in a process of its own, whose end it is."""
+    """Run each in a process of its own, whose end it is."""
     from mpibayes.io.formats.apart import _answer
     from mpibayes.io.formats.kinds import SPSS
 

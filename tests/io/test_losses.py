@@ -110,7 +110,7 @@ def test_a_stray_text_that_costs_a_column_of_numbers_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, values, kind, said",
+    "name, values, kind, reason",
     [
         ("x", np.arange(30), "ignored", "count the rows"),
         ("x", np.arange(30) - 7, "ignored", "count the rows"),
@@ -123,10 +123,10 @@ def test_a_stray_text_that_costs_a_column_of_numbers_is_named(tmp_path):
         ("x", [*range(29), "NA"], "real", "all different"),  # with a gap it counts no rows
     ],
 )
-def test_numbers_that_are_all_different(tmp_path, name, values, kind, said):
+def test_numbers_that_are_all_different(tmp_path, name, values, kind, reason):
     text = csv(**{name: values}, y=np.arange(len(values)) % 3)
     column = imported(tmp_path, text)[1][name]
-    assert column.kind == kind and said in column.reason
+    assert column.kind == kind and reason in column.reason
     assert imported(tmp_path, text, keep=[name])[1][name].kind != "ignored"
 
 

@@ -90,7 +90,7 @@ def test_the_user_names_and_forbids(tmp_path, options, found):
 
 
 def test_what_is_in_order_changes_no_other_thing_that_a_run_depends_on(tmp_path):
-    """So that a run that is there goes with a table that says it otherwise: the fingerprint of both is the same."""
+    """A run goes with a table that records the order otherwise: the fingerprint of both is the same."""
     first = table_of(tmp_path, unordered=["age"]).table
     second = table_of(tmp_path, unordered=["age", "q1"], ordered=["zip"]).table
     assert first.fingerprint == second.fingerprint and first.columns != second.columns
@@ -244,19 +244,19 @@ def test_an_ordinal_variable_of_spss(tmp_path):
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def made(tmp_path, said):
+def made(tmp_path, ordered):
     columns, rows = table_from_arrays([("q1", "categorical", np.arange(6) % 3, ["1", "2", "3"])])
-    return write_table(tmp_path / "t.h5", [replace(c, ordered=said) for c in columns], rows, overwrite=True)
+    return write_table(tmp_path / "t.h5", [replace(c, ordered=ordered) for c in columns], rows, overwrite=True)
 
 
-@pytest.mark.parametrize("said, order", [(True, (0, 1, 2)), (False, ()), (None, (0, 1, 2))])
-def test_a_table_keeps_what_was_said(tmp_path, said, order):
+@pytest.mark.parametrize("ordered, order", [(True, (0, 1, 2)), (False, ()), (None, (0, 1, 2))])
+def test_a_table_keeps_what_was_said(tmp_path, ordered, order):
     """None: as tables of versions that did not record it, whose levels are looked at."""
-    made(tmp_path, said)
+    made(tmp_path, ordered)
     [column] = Table.open(tmp_path / "t.h5").columns
-    assert (column.ordered, order_of(column)) == (said, order)
+    assert (column.ordered, order_of(column)) == (ordered, order)
     with h5py.File(tmp_path / "t.h5", locking=False) as file:
-        assert ("ordered" in file["levels/0"].attrs) == (said is not None)
+        assert ("ordered" in file["levels/0"].attrs) == (ordered is not None)
         assert b"ordered" not in file["columns"][()]  # programs before it read this table
 
 

@@ -68,7 +68,7 @@ def test_overlaps_are_read_and_counted_once(tmp_path, pieces):
 
 @every
 def test_overlaps_are_joined_once(tmp_path, pieces, monkeypatch):
-    """In one go, and again with what is written later; with blocks that are cut inside the overlaps."""
+    """Read in one go, and again with what is written later; with blocks that are cut inside the overlaps."""
     monkeypatch.setattr(segments, "BLOCK", 64)
     folder = tmp_path / "folder"
     lay(folder, pieces)

@@ -84,7 +84,7 @@ def test_law():
 
 
 def test_best_score_is_the_density():
-    """Against a sum over clusters, cell by cell; and no other mixture scores higher on average."""
+    """Compare with a sum over clusters, cell by cell; no other mixture scores higher on average."""
     truth = Truth(MIXED, 7)
     rows = truth.rows(0, 200)
     by_hand = np.empty(200)
@@ -177,11 +177,11 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     table = Table.open("m.h5")
     assert [len(c.levels) for c in table.columns] == [7, 7, 0, 0] and "50.0% of the cells" in capsys.readouterr().out
     assert [c.name for c in table.columns] == ["c1", "c2", "x1", "n1"]
-    for wrong, said in (
+    for wrong, message in (
         (["--categorical", "0"], "needs a column"), (["--levels", "1"], "from 2 to 65,535"),
         (["--missing", "1"], "--missing"), (["--rows", "0"], "--rows"),
     ):  # fmt: skip
-        assert main(["simulate", "mixture", "n.h5", *wrong]) == 2 and said in capsys.readouterr().err
+        assert main(["simulate", "mixture", "n.h5", *wrong]) == 2 and message in capsys.readouterr().err
     assert main(["simulate", "mixtur", "n.h5"]) == 2 and "did you mean 'mixture'" in capsys.readouterr().err
     assert not (tmp_path / "n.h5").exists()
     assert main(["simulate", "mixture", "z.csv"]) == 2 and not (tmp_path / "z.csv").exists()

@@ -27,7 +27,7 @@ WORDS = [f"wört{i}" for i in range(11)]
 
 @pytest.fixture
 def small(monkeypatch):
-    """So small pieces that there are many."""
+    """Pieces so small that there are many."""
     monkeypatch.setattr(triples, "BLOCK_BYTES", 64)
     monkeypatch.setattr(npz, "CHUNK", 7)
     monkeypatch.setattr(sparse_import, "PIECE", 9)
@@ -236,7 +236,7 @@ def test_other_lines_and_encodings(tmp_path):
 
 @pytest.mark.thorough  # 10 MB
 def test_a_million_comments(tmp_path):
-    """In linear time: a copy of each block for each of its lines took minutes."""
+    """Reading takes linear time: a copy of each block for each of its lines took minutes."""
     path = put(tmp_path, "m.mtx", MARKET + "% comment\n" * 1_000_000 + "2 2 1\n2 2 7\n")
     began = time.perf_counter()
     assert dense(import_sparse([path], tmp_path / "t.h5").table).tolist() == [[0, 0], [0, 7]]

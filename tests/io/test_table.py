@@ -283,7 +283,7 @@ def test_what_a_killed_import_left_is_removed(tmp_path):
 
 
 def test_every_flipped_byte_is_noticed(tmp_path):
-    """In the data, in the names of levels, in HDF5's own tables of contents, and in the checksums."""
+    """Flip bits in the data, in the names of levels, in HDF5's own tables of contents, and in the checksums."""
     columns, rows = table_from_arrays(
         [("c", "categorical", [0, 1, -1] * 9, ["a", "b"]), ("x", "real", [0.5] * 27, None)]
     )

@@ -60,7 +60,7 @@ def test_round_trip(tmp_path):
 
 
 def test_a_trace_says_what_its_scalars_are(tmp_path):
-    """By itself, before and after its segments are joined and cut; one without whole numbers has none."""
+    """Kinds of scalars in the trace alone, before and after its segments are joined and cut; of real numbers none."""
     assert read_kinds(tmp_path) == {}
     writer = opened(tmp_path)
     fill(writer, range(1, 101), flush_every=1)

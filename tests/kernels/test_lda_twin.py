@@ -129,7 +129,7 @@ def test_a_document_draws_by_its_number():
 
 
 def test_words_without_a_weight():
-    """Where float32 tells no topic, any is drawn, and the word counts for none."""
+    """A word whose topics all underflow in float32 gets any topic, and counts for none."""
     texts = lda.Documents(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3.0, 2.0], np.float32), 2)
     room, gamma, sums = lda.Room(5, 2, 2, most=5), np.zeros((1, 5), np.float32), lda.table_of(2, 5, np.float64)
     room.weigh(np.array([[1e-300] * 5, [1.0] * 5]), scale_of(np.ones((2, 5)), True), None, True)

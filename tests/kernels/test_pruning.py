@@ -203,7 +203,7 @@ def right(bounds, bins):
 
 
 def too_low(bounds, bins):
-    """By 20 nats, a little more than bounds are asked to leave."""
+    """Lower them by 20 nats, a little more than bounds are asked to leave."""
     bounds.clusters[:, 0] = np.maximum(bounds.clusters[:, 0].astype(int) - 640, -(2**15))
     return bounds
 

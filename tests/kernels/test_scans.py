@@ -44,7 +44,7 @@ def assert_same(a, b):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scans_agree_with_the_twin(kind):
-    """From seeds alone, then by the sides' sizes: the same counts and sides scan after scan."""
+    """Scans from seeds alone, then by the sides' sizes, have the same counts and sides."""
     rng = np.random.default_rng([41, len(kind)])
     n_groups = 4
     *arguments, beta = problem(kind, 110, n_groups, rng)

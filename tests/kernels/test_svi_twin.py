@@ -36,7 +36,7 @@ def test_twins(k, d, n, spread, some):
 
 
 def test_what_is_unlikely_counts_as_nothing():
-    """At 10^-12 of the row's greatest, and not before."""
+    """Responsibilities end at 10^-12 of the row's greatest, and not before."""
     x, factor, constant = np.zeros((3, 1)), np.ones((2, 1, 1)), np.array([0.0, 0.0])
     for away, there in ((5.25, True), (5.26, False)):  # exp(-5.2565^2) is 1e-12
         sums = np.zeros((1, 2, 3))

@@ -17,6 +17,6 @@ def one(asking, **cells) -> Known:
     return everyone(events)
 
 
-def log_p(asking, wanted: dict, given: dict) -> float:
+def log_p(asking, target: dict, given: dict) -> float:
     """Log probability of cells by name given others; see `one`."""
-    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])
+    return float(asking.log_p(one(asking, **target), one(asking, **given))[0][0])

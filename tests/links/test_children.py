@@ -60,7 +60,7 @@ def run(tmp_path_factory):
 
 
 def each_of(asking, name: str, values, given: dict) -> tuple[Known, Known]:
-    """Every one of some values of a column, in a row by itself, and what is known besides."""
+    """Rows that each have one of some values of a column, and what else is known."""
     known = Known(len(values), {name: (of_values(asking.conditions.column(name), values), np.arange(len(values)))})
     return known, one(asking, **given).repeat(len(values)) if given else Known(len(values), {})
 
@@ -76,31 +76,31 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given"), QUESTIONS)
-def test_products_of_conditionals(asking, wanted, given):
+@pytest.mark.parametrize(("target", "given"), QUESTIONS)
+def test_products_of_conditionals(asking, target, given):
     """p(w, g) = p(w | g) p(g)."""
-    both = log_p(asking, {**wanted, **given}, {})
-    assert both == pytest.approx(log_p(asking, wanted, given) + log_p(asking, given, {}), abs=1e-9)
+    both = log_p(asking, {**target, **given}, {})
+    assert both == pytest.approx(log_p(asking, target, given) + log_p(asking, given, {}), abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given"),
+    ("target", "given"),
     [({"mass": 520.0}, {"length": 550.0}), ({"eggs": 4.0, "wing": 1200.0}, {}), ({"sex": "f"}, {"mass": 330.0})],
 )
-def test_an_unknown_level_is_summed_out(asking, wanted, given):
+def test_an_unknown_level_is_summed_out(asking, target, given):
     """p(w | g) is the sum of p(w, k | g) over the kinds k."""
-    parts = [log_p(asking, {**wanted, "kind": kind}, given) for kind in "abc"]
-    assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=1e-9)
+    parts = [log_p(asking, {**target, "kind": kind}, given) for kind in "abc"]
+    assert logsumexp(parts) == pytest.approx(log_p(asking, target, given), abs=1e-9)
 
 
 @pytest.mark.parametrize(
     ("name", "values"), [("mass", np.arange(-20000.0, 20000.0)), ("length", np.arange(-2000.0, 4000.0))]
 )
 def test_an_unknown_number_is_summed_out(asking, name, values):
-    wanted, given = {"kind": "b", "wing": 1010.0}, {"sex": "m"}
+    target, given = {"kind": "b", "wing": 1010.0}, {"sex": "m"}
     each, known = each_of(asking, name, values, given)
-    parts = asking.log_p(each.join(one(asking, **wanted)), known)[0]
-    assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=2e-3)
+    parts = asking.log_p(each.join(one(asking, **target)), known)[0]
+    assert logsumexp(parts) == pytest.approx(log_p(asking, target, given), abs=2e-3)
 
 
 def test_contexts_differ(asking):

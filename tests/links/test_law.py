@@ -204,7 +204,7 @@ def test_pairs_of_columns(forest):
 
 @FORESTS
 def test_rows_left_out_of_their_clusters(forest):
-    """As if the counts of the row's cluster had been made without it."""
+    """Probabilities are those of counts of the row's cluster that were made without it."""
     case = Case(forest)
     names = list(LEVELS)
     for law in case.laws:

@@ -135,22 +135,22 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given"), QUESTIONS)
-def test_products_of_conditionals(asking, wanted, given):
+@pytest.mark.parametrize(("target", "given"), QUESTIONS)
+def test_products_of_conditionals(asking, target, given):
     """p(w, g) = p(w | g) p(g)."""
-    both = log_p(asking, {**wanted, **given}, {})
-    assert both == pytest.approx(log_p(asking, wanted, given) + log_p(asking, given, {}), abs=1e-9)
+    both = log_p(asking, {**target, **given}, {})
+    assert both == pytest.approx(log_p(asking, target, given) + log_p(asking, given, {}), abs=1e-9)
 
 
-@pytest.mark.parametrize(("wanted", "given"), [({"tax": 105.0}, {"size": 55.0}), ({"depth": 20.0, "tax": 80.0}, {})])
-def test_an_unknown_number_is_summed_out(asking, wanted, given):
+@pytest.mark.parametrize(("target", "given"), [({"tax": 105.0}, {"size": 55.0}), ({"depth": 20.0, "tax": 80.0}, {})])
+def test_an_unknown_number_is_summed_out(asking, target, given):
     """p(w | g) is the sum of p(w, x | g) over the recorded values of a price x in the middle of the tree."""
     column = asking.conditions.column("price")
     x = np.arange(1.0, 6000.0)
     each = Known(len(x), {"price": (of_values(column, x), np.arange(len(x)))})
     known = one(asking, **given).repeat(len(x)) if given else Known(len(x), {})
-    parts = asking.log_p(each.join(one(asking, **wanted)), known)[0]
-    assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=2e-3)
+    parts = asking.log_p(each.join(one(asking, **target)), known)[0]
+    assert logsumexp(parts) == pytest.approx(log_p(asking, target, given), abs=2e-3)
 
 
 RANGES = [
@@ -161,7 +161,7 @@ RANGES = [
 ]
 
 
-def sums_over_values(asking, wanted: dict, given: dict) -> float:
+def sums_over_values(asking, target: dict, given: dict) -> float:
     """log p(w | g) = log p(w, g) - log p(g), each a sum over the recorded values in its ranges."""
 
     def total(parts: dict) -> float:
@@ -173,7 +173,7 @@ def sums_over_values(asking, wanted: dict, given: dict) -> float:
         known = Known(n, of).join(one(asking, **rest).repeat(n)) if rest else Known(n, of)
         return float(logsumexp(asking.log_p(known, Known(n, {}))[0]))
 
-    return total({**wanted, **given}) - total(given)
+    return total({**target, **given}) - total(given)
 
 
 def ranges_differ(asking) -> list[float]:

@@ -25,7 +25,7 @@ N = 90
 
 
 def trips(seed=6) -> list[dict]:
-    """Where trips go and by what; what they cost, often nothing; how long they take."""
+    """Trips: where they go and by what; what they cost, often nothing; how long they take."""
     g, rows = np.random.default_rng(seed), []
     for i in range(N):
         place = str(g.choice(["north", "south", "east"]))
@@ -56,8 +56,8 @@ def run(tmp_path_factory):
     return make_run(folder / "run", Table.open(folder / "trips.h5"), cycles=16, burn_in=6, text=text, links=links)
 
 
-def log_p(asking, wanted: Known, given: Known) -> float:
-    return float(asking.log_p(wanted, given)[0][0])
+def log_p(asking, target: Known, given: Known) -> float:
+    return float(asking.log_p(target, given)[0][0])
 
 
 def test_the_atoms_are_linked(asking):
@@ -75,10 +75,10 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given"), QUESTIONS)
-def test_the_unknown_place_is_summed_out(asking, wanted, given):
+@pytest.mark.parametrize(("target", "given"), QUESTIONS)
+def test_the_unknown_place_is_summed_out(asking, target, given):
     """p(w | g) is a sum over places of p(w, place | g), and p(w, g) = p(w | g) p(g)."""
-    a, b = one(asking, **wanted), one(asking, **given)
+    a, b = one(asking, **target), one(asking, **given)
     nothing = Known(1, {})
     assert log_p(asking, a.join(b), nothing) == pytest.approx(log_p(asking, a, b) + log_p(asking, b, nothing), abs=1e-9)
     if "place" not in given:
@@ -152,7 +152,7 @@ def test_simulated_numbers_and_atoms(asking):
 
 
 def test_cells_of_the_table_are_completed_given_their_parents(asking):
-    """Each missing means is that of its place in most copies."""
+    """A missing means is that of its place in most copies."""
     usual, right, n = {"north": "train", "south": "bus", "east": "foot"}, 0, 0
     place, means = (asking.conditions.column(name) for name in ("place", "means"))
     rows = asking.asked.recorded(np.arange(N))

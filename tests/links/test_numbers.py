@@ -84,11 +84,11 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given"), QUESTIONS)
-def test_products_of_conditionals(asking, wanted, given):
+@pytest.mark.parametrize(("target", "given"), QUESTIONS)
+def test_products_of_conditionals(asking, target, given):
     """p(w, g) = p(w | g) p(g), and so p(w | g) sums to 1 where its parts do."""
-    both = log_p(asking, {**wanted, **given}, {})
-    assert both == pytest.approx(log_p(asking, wanted, given) + (log_p(asking, given, {}) if given else 0.0), abs=1e-9)
+    both = log_p(asking, {**target, **given}, {})
+    assert both == pytest.approx(log_p(asking, target, given) + (log_p(asking, given, {}) if given else 0.0), abs=1e-9)
 
 
 UNKNOWN = [
@@ -107,19 +107,19 @@ def each_value(asking, name, low, high) -> Known:
     return Known(len(x), {name: (of_values(column, x), np.arange(len(x)))})
 
 
-@pytest.mark.parametrize(("wanted", "given", "name", "low", "high"), UNKNOWN)
-def test_an_unknown_number_is_summed_out(asking, wanted, given, name, low, high):
+@pytest.mark.parametrize(("target", "given", "name", "low", "high"), UNKNOWN)
+def test_an_unknown_number_is_summed_out(asking, target, given, name, low, high):
     """p(w | g) is the sum of p(w, x | g) over the recorded values of a number x, with all those beyond some as two."""
     each = each_value(asking, name, low, high)
     n = each.n_rows
     known = one(asking, **given).repeat(n) if given else Known(n, {})
-    parts = asking.log_p(each.join(one(asking, **wanted)), known)[0].tolist()
-    parts.append(log_p(asking, {**wanted, name: (high + 1.0, 1e9)}, given))
+    parts = asking.log_p(each.join(one(asking, **target)), known)[0].tolist()
+    parts.append(log_p(asking, {**target, name: (high + 1.0, 1e9)}, given))
     if name != "visits":
-        parts.append(log_p(asking, {**wanted, name: (-1e9, low - 1.0)}, given))
+        parts.append(log_p(asking, {**target, name: (-1e9, low - 1.0)}, given))
     if name == "cost":  # the atom, and numbers that are recorded as it is
-        parts.append(log_p(asking, {**wanted, name: (0.0, 0.0)}, given))
-    assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=2e-5)
+        parts.append(log_p(asking, {**target, name: (0.0, 0.0)}, given))
+    assert logsumexp(parts) == pytest.approx(log_p(asking, target, given), abs=2e-5)
 
 
 def without_messages(monkeypatch):

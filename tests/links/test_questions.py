@@ -49,8 +49,8 @@ def evidence(row: dict) -> float:
     return float(logsumexp([of_table(tuple(r[c] for c in range(3))) for r in filled]))
 
 
-def exact(wanted: dict, given: dict) -> float:
-    return evidence({**wanted, **given}) - evidence(given)
+def exact(target: dict, given: dict) -> float:
+    return evidence({**target, **given}) - evidence(given)
 
 
 @cache

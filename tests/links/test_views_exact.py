@@ -93,7 +93,7 @@ def test_law_with_named_links():
     ],
 )
 def test_wrong_programs_are_rejected(wrong, name):
-    """At 400 replicates; and the right program passes there."""
+    """Rejected within 400 replicates, where the right program passes."""
     with wrong():
         result = judged(serial(), LAWS[name], 1, 400, looks=LOOKS)
     assert not result.passed, str(result)
@@ -106,7 +106,8 @@ def bits(comm, name: str, n_shards: int):
     return program.history(mixture, LAWS[name], 0, range(0, 200, 67), 3, seed(74))
 
 
-@pytest.mark.mpi
+@pytest.mark.quick(ranks=3)
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_same_states_on_every_number_of_ranks(n_shards):
     comm = world()

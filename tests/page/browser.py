@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds
 
 
 class Browser:
-    """One page, in which `said` collects console messages and `asked` requests."""
+    """One page, in which `messages` collects console messages and `asked` requests."""
 
     def __init__(self, folder):
         (out, self._write), (self._read, back) = ((_high(fd) for fd in os.pipe()) for _ in range(2))
@@ -37,7 +37,7 @@ class Browser:
         os.close(out)
         os.close(back)
         self._buffer, self._number, self._session = b"", 0, None
-        self.said, self.asked = [], []
+        self.messages, self.asked = [], []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -77,11 +77,11 @@ class Browser:
     def _note(self, event):
         name, what = event.get("method"), event.get("params", {})
         if name == "Runtime.exceptionThrown":
-            self.said.append(json.dumps(what["exceptionDetails"])[:600])
+            self.messages.append(json.dumps(what["exceptionDetails"])[:600])
         elif name == "Runtime.consoleAPICalled" and what["type"] in ("error", "warning", "assert"):
-            self.said.append(str(what["args"]))
+            self.messages.append(str(what["args"]))
         elif name == "Log.entryAdded" and what["entry"]["level"] in ("error", "warning"):
-            self.said.append(what["entry"]["text"])
+            self.messages.append(what["entry"]["text"])
         elif name == "Network.requestWillBeSent":
             self.asked.append(what["request"]["url"])
 
@@ -103,9 +103,9 @@ class Browser:
     def complains(self, seconds=20.0):
         """True if the console soon has a message; its messages come with a delay."""
         end = time.monotonic() + seconds
-        while not self.said and time.monotonic() < end:
+        while not self.messages and time.monotonic() < end:
             self.run("new Promise((r) => setTimeout(r, 50))")
-        return bool(self.said)
+        return bool(self.messages)
 
     def open(self, path, width=1280, height=900, dark=False):
         """Open the page at the path, possibly with an anchor; return the seconds until it was ready."""
@@ -116,7 +116,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         started = time.monotonic()
         self.call("Page.navigate", url="about:blank")
-        self.said.clear()
+        self.messages.clear()
         self.asked.clear()
         self.call("Page.navigate", url=f"file://{path}")
         assert self.until("location.protocol === 'file:' && document.readyState === 'complete'", PATIENCE)

@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 
 def strings(data):
-    """Every text in a JSON document."""
+    """Yield every text in a JSON document."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict):

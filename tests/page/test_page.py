@@ -102,7 +102,7 @@ def test_500_clusters_of_500_columns():
     assert browse["details"]["n"] == MOST_PAIRS // 1000 and len(many.encode()) < 1.5 * LARGEST
 
 
-def test_a_picture_is_part_of_the_file(tmp_path):
+def test_a_picture_is_part_of_the_file(tmp_path, pictures):
     """Names in two pictures do not meet; one that is too large is an image."""
     from mpibayes.hpc.report.drawing import plot, styled
 
@@ -115,14 +115,14 @@ def test_a_picture_is_part_of_the_file(tmp_path):
         axes.set_title("<script>&\"'")
         return figure
 
-    pictures = [Figure("a.png", draw(50), "one <b>"), Figure("b.png", draw(50), "two")]
+    figures = [Figure("a.png", draw(50), "one <b>"), Figure("b.png", draw(50), "two")]
     verdict = report().verdict
-    made = Document([], verdict, [Section("pictures", "Pictures", pictures)], {})
+    made = Document([], verdict, [Section("pictures", "Pictures", figures)], {})
     text = page(made)
     assert problems(text) == [] and text.count("<svg") == 2 and "&lt;script&gt;" in text and "clip" in text
     large = draw(50)
     large.svg = "<svg>" + " " * 700_000
-    pictures[:] = [Figure("a.png", large, "one")]
+    figures[:] = [Figure("a.png", large, "one")]
     assert problems(page(made)) == [] and "data:image/png;base64," in page(made)
 
 

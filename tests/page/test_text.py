@@ -91,8 +91,8 @@ def test_a_section_is_added_in_its_place(before, place):
     assert [section.name for section in made.sections].index("pairs") == place
 
 
-def test_a_figure_is_laid_out_once(monkeypatch):
-    """And drawn once for each of its two forms."""
+def test_a_figure_is_laid_out_once(monkeypatch, pictures):
+    """It is drawn once for each of its two forms."""
     import matplotlib.figure
     import matplotlib.layout_engine
 

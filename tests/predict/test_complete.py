@@ -221,7 +221,7 @@ WHEN = "%d.%m.%Y %H:%M+02:00"
 
 
 def test_dates_stay_as_the_file_has_them(tmp_path):
-    """In the text of the file, with its zone; of a typed table as dates, not as numbers of days."""
+    """Dates come back as the text of the file, with its zone; of a typed table as dates, not as numbers of days."""
     days = [datetime.datetime(2024, 5, 1) + datetime.timedelta(hours=7 * i) for i in range(200)]
     lines = [f"{day.strftime(WHEN)};{day.date()};{i % 2}" for i, day in enumerate(days)]
     (tmp_path / "t.csv").write_text("when;day;b\n" + "\n".join(lines) + "\n")

@@ -23,7 +23,7 @@ from tests.crosscat.report.runs import make_run, planted
 
 @pytest.fixture(scope="module")
 def two_chains(table, tmp_path_factory):
-    """With held-out rows; every second draw is kept."""
+    """A run with held-out rows, of which every second draw is kept."""
     return make_run(tmp_path_factory.mktemp("two") / "a", table, cycles=30, burn_in=10, labels=2, chains=2, heldout=0.2)
 
 

@@ -349,7 +349,7 @@ def test_wrong_targets_are_refused(small, tmp_path):
 
 
 def test_lacking_columns_and_new_levels_are_missing_cells(small, tmp_path):
-    """They score as empty cells do, and one line says so, before the work."""
+    """Both score as empty cells do, and one line says so, before the work."""
     given = new_rows()
     names = ["noise", "visits"]
     strange = [(n, k, v, ["red", "green", "violet", "grey"] if n == "colour" else lv) for n, k, v, lv in given]

@@ -343,7 +343,7 @@ def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path
 
 
 def test_rows_that_come_later(tmp_path):
-    """They are appended to the run's table, once, and the run goes on with all of them; "auto" is decided anew."""
+    """Later rows are appended to the run's table once, and the run goes on with all of them; "auto" is decided anew."""
     run = mb.fit(frame(), tmp_path / "a", **{**FEW, "cycles": 5, "burn_in": None}, progress=False)
     later = frame(90)[60:]
     with pytest.raises(mb.ConfigError, match="kinds: is for a new run"):

@@ -201,7 +201,7 @@ def test_a_result_shows_itself(run):
     assert "; .frame has all of them" in repr(run.clusters())
 
 
-def test_pictures_are_figures(run):
+def test_pictures_are_figures(run, pictures):
     from matplotlib.figure import Figure
 
     for result in (run.dependence(), run.conditional("income")):

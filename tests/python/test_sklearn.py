@@ -90,7 +90,7 @@ def test_coefficients_are_in_the_units_of_the_data():
 
 
 def test_classes_are_told_as_by_the_mode():
-    """Against the most probable coefficients under the same prior, from scikit-learn's own logistic regression."""
+    """Compare with the most probable coefficients under the same prior, from scikit-learn's own logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     g = np.random.default_rng(2)

@@ -169,7 +169,7 @@ def test_cancelling_what_is_over_is_no_error(job, slurm):
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         ({"time": "90"}, "time = 90: minutes or seconds?"),
         ({"time": "30s"}, "time=: 30 seconds are too short"),
@@ -181,10 +181,10 @@ def test_cancelling_what_is_over_is_no_error(job, slurm):
         ({"directory": "nothing/../a\\b"}, "has a backslash"),
     ],
 )
-def test_what_is_refused(slurm, tmp_path, monkeypatch, words, said):
+def test_what_is_refused(slurm, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     source = write_csv(tmp_path / "people.csv", people(40))
-    with pytest.raises(mb.ConfigError, match=said):
+    with pytest.raises(mb.ConfigError, match=message):
         mb.submit(source, **{"directory": "a", **FEW, **words})
     assert not (tmp_path / "a.job.json").exists()
 

@@ -23,7 +23,7 @@ def run(request, tmp_path_factory):
     return make_run(folder / "run", Table.open(folder / "a.h5"), 12, burn_in=4, text=text)
 
 
-def said(capsys, *words):
+def printed(capsys, *words):
     capsys.readouterr()
     assert main(["query", str(words[0]), *words[1:]]) == 0
     return " ".join(capsys.readouterr()[0].split())
@@ -42,12 +42,12 @@ def said(capsys, *words):
 )
 def test_the_distribution_given_a_level(run, capsys, given, noted):
     options = [word for item in given for word in ("--given", item)]
-    assert (NEVER in said(capsys, run, "conditional", "cause", *options)) == noted
-    assert "never has" not in said(capsys, run, "conditional", "age", *options)
+    assert (NEVER in printed(capsys, run, "conditional", "cause", *options)) == noted
+    assert "never has" not in printed(capsys, run, "conditional", "age", *options)
 
 
 def test_the_report_says_it_once(run):
-    """In its text, and on the page where it says what was run."""
+    """The note is in the text, and on the page where it says what was run."""
     made, words = make(Posterior([run])), "no value where 'status' is 'alive'"
     for facts in (next(parts(made)), made.sections[-1].parts[0]):
         lines = [text for _, text in facts.lines if words in text]
@@ -63,24 +63,24 @@ def test_rows_of_a_file(run, capsys, tmp_path):
     }
     file = str(put(tmp_path, rows))
     for verb in (["conditional", "cause", "--rows", file], ["impute", "--rows", file]):
-        answer = said(capsys, run, *verb)
+        answer = printed(capsys, run, *verb)
         assert NEVER in answer and "so it is in 2 rows of 3" in answer
     only_dead = str(put(tmp_path, {name: cells[1:2] for name, cells in rows.items()}, "dead.csv"))
-    assert "never has" not in said(capsys, run, "impute", "--rows", only_dead)
+    assert "never has" not in printed(capsys, run, "impute", "--rows", only_dead)
 
 
 def test_probabilities_and_groups(run, capsys):
-    assert NEVER in said(capsys, run, "logp", "--of", "cause=heart", "--given", "status=alive")
-    assert "never has" not in said(capsys, run, "logp", "--of", "cause=heart", "--given", "status=dead")
-    assert NEVER in said(capsys, run, "compare", "--group", "status=dead", "--against", "status=alive")
-    assert "never has" not in said(capsys, run, "compare", "--group", "sex=f", "--against", "sex=m")
+    assert NEVER in printed(capsys, run, "logp", "--of", "cause=heart", "--given", "status=alive")
+    assert "never has" not in printed(capsys, run, "logp", "--of", "cause=heart", "--given", "status=dead")
+    assert NEVER in printed(capsys, run, "compare", "--group", "status=dead", "--against", "status=alive")
+    assert "never has" not in printed(capsys, run, "compare", "--group", "sex=f", "--against", "sex=m")
 
 
 def test_simulated_rows(run, capsys):
-    assert "so it is in 5 rows of 5" in said(capsys, run, "simulate", "-n", "5", "--given", "status=alive")
-    assert NEVER in said(capsys, run, "simulate", "-n", "200")
-    assert "never has" not in said(capsys, run, "simulate", "-n", "5", "--given", "status=dead")
-    assert "never has" not in said(capsys, run, "simulate", "-n", "200", "--columns", "status,age")
+    assert "so it is in 5 rows of 5" in printed(capsys, run, "simulate", "-n", "5", "--given", "status=alive")
+    assert NEVER in printed(capsys, run, "simulate", "-n", "200")
+    assert "never has" not in printed(capsys, run, "simulate", "-n", "5", "--given", "status=dead")
+    assert "never has" not in printed(capsys, run, "simulate", "-n", "200", "--columns", "status,age")
 
 
 def test_a_file_with_its_gaps_filled(run, capsys, tmp_path):

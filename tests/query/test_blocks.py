@@ -43,12 +43,12 @@ def asking(run):
     return Asking(run)
 
 
-def said(asking, **cells):
+def known_row(asking, **cells):
     return everyone({n: of_values(asking.conditions.column(n), np.array([v])) for n, v in cells.items()})
 
 
-def log_p(asking, wanted, given=None):
-    return asking.log_p(said(asking, **wanted), said(asking, **(given or {})))[0][0]
+def log_p(asking, target, given=None):
+    return asking.log_p(known_row(asking, **target), known_row(asking, **(given or {})))[0][0]
 
 
 def test_a_row_has_the_density_of_predict(asking):
@@ -75,9 +75,9 @@ def off(asking, given):
     """The largest difference between p(x <= v | given) as a range has it and by quadrature of the density."""
     column = asking.conditions.column("x")
     density = Known(len(GRID), {"x": (of_values(column, GRID), np.arange(len(GRID)))})
-    p = np.exp(asking.log_p(density, said(asking, **given).repeat(len(GRID)))[0])
+    p = np.exp(asking.log_p(density, known_row(asking, **given).repeat(len(GRID)))[0])
     assert np.trapezoid(p, GRID) == pytest.approx(1.0, abs=5e-3)
-    draws, known = asking.draws({"x", *given}), said(asking, **given)
+    draws, known = asking.draws({"x", *given}), known_row(asking, **given)
     worst = 0.0
     for v in (-1.0, 1.0, 4.0, 5.5):
         event, total, weight = of_range(column, -np.inf, v), 0.0, 0.0
@@ -99,7 +99,7 @@ def test_columns_that_are_independent_in_a_cluster_are_rejected(asking, monkeypa
     monkeypatch.setattr(BlockLaw, "knows", lambda self, known: False)
     monkeypatch.setattr(BlockLaw, "given", lambda self, known, given: self.score(known))
     draws = asking.draws({"x", "y"})
-    column, known = asking.conditions.column("x"), said(asking, y=-1.0)
+    column, known = asking.conditions.column("x"), known_row(asking, y=-1.0)
     event = of_range(column, -np.inf, 1.0)
     wrong = draws[0].given(known).averaged(event, draws[0].masses(event))[0, 0]
     monkeypatch.undo()
@@ -119,7 +119,7 @@ def p_value(asking, known, drawn):
 
 @pytest.mark.thorough
 def test_simulated_rows_have_the_conditional(asking, monkeypatch):
-    known = said(asking, y=-1.5, c=1)
+    known = known_row(asking, y=-1.5, c=1)
     drawn = simulated(asking, known, ["x", "y", "z", "c"], 300, seed=2)
     assert (drawn["y"] == -1.5).all() and (drawn["c"] == 1).all()
     assert p_value(asking, known, drawn["x"]) > LEVEL
@@ -150,11 +150,11 @@ def test_what_is_not_answered(asking):
     column = asking.conditions.column("x")
     both = everyone({"x": of_range(column, 0.0, 1.0), "y": of_values(asking.conditions.column("y"), np.array([0.0]))})
     with pytest.raises(ConfigError, match="a range of it can be given where"):
-        asking.log_p(said(asking, c=1), both)
+        asking.log_p(known_row(asking, c=1), both)
 
 
 def test_copies_have_the_correlation_of_the_block(run, tmp_path):
-    """In rows with x alone, or neither x nor y, y - 0.9 x has deviation 0.44 in their group: 0.59 between quartiles."""
+    """Deviations of y - 0.9 x in rows with x alone, or neither x nor y: 0.44 in their group, 0.59 between quartiles."""
     x = np.linspace(-2.0, 2.0, 40)
     lines = [f"{v},,,0,p" for v in x] + [",,,0,p"] * 40
     (tmp_path / "new.csv").write_text("\n".join(["x,y,z,w,c", *lines]) + "\n")

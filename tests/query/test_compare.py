@@ -80,7 +80,7 @@ def test_rows_of_two_files(asking, tmp_path):
 
 
 def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
-    """From the command line and in Python; the same as the same rows in files, or as all others."""
+    """Groups named on the command line and in Python equal the same rows in files, or all others."""
     ages = asking.asked.recorded(np.arange(160)).reals[:, asking.conditions.column("age").index]
     old = np.flatnonzero(ages > 50) + 1
     (tmp_path / "old.txt").write_text("\n".join(map(str, old)) + "\n")

@@ -80,7 +80,7 @@ def test_cells_of_one_row_and_of_two_have_the_posterior_probability(run, exact):
 
 
 def test_cells_of_a_row_drawn_apart_are_rejected(run, exact, monkeypatch):
-    """Each cell from a cluster of its own, whatever is observed."""
+    """Draw each cell from a cluster of its own, whatever is observed."""
     right = CellDraws.cells
 
     def apart(self, names, known, cluster, stream, ids):

@@ -24,7 +24,7 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.quick("crosscat-income", "mixture-day")
 def test_a_few_lines_are_the_whole_distribution(asking, name):
-    """They sum to 1, each is the sum of its cells, and the last of them is open."""
+    """Bins sum to 1, each is the sum of its cells, and the last is open."""
     ((_, d),) = asking.distributions(name, everyone(asking.conditions.read(["colour=red"])), CELLS)
     words, p, error = histogram.brief(name, d, BRIEF)
     assert 3 <= len(words) == len(set(words)) <= BRIEF + 2 and p.sum() == pytest.approx(1.0)
@@ -51,7 +51,7 @@ def test_mean_and_deviation_are_those_of_simulated_rows(asking, name):
 
 
 def test_levels_in_order_stay_in_it(asking, monkeypatch):
-    """And levels without an order come by their probability."""
+    """Levels without an order come by their probability."""
     import mpibayes.hpc.query.conditional as module
 
     levels = asking.conditions.column("colour").levels
@@ -65,7 +65,7 @@ def test_levels_in_order_stay_in_it(asking, monkeypatch):
     assert on_scale.columns["p"].tolist() == [p[levels[v]] for v in order]
 
 
-def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
+def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys, pictures):
     words = ["query", str(run), "conditional", "age", "--given", "colour=red", "-o"]
     for name in ("age.csv", "age.json", "age.png"):
         assert main([*words, str(tmp_path / name)]) == 0
@@ -81,7 +81,7 @@ def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
 
 
 def test_values_below_zero_are_spoken_of(tmp_path, asking):
-    """Where the table has none, and only there: a narrow column near 0 has them, one of both signs does not."""
+    """Values below zero are noted where the table has none: of a narrow column near 0, not of one with both signs."""
     from mpibayes.hpc.query.asking import Asking
     from mpibayes.hpc.query.simulate import Simulate
     from mpibayes.io.ingest import import_table

@@ -116,7 +116,7 @@ def judge(run):
 
 
 def test_copies_of_training_rows_are_found(judge):
-    """As many as are unique; they are nearer to training rows than to others, and disclose more of these."""
+    """Copies of training rows are as many as are unique, and nearer to training rows, which they disclose more."""
     result = judge(judge._real)
     fingerprint = risk.fingerprints(judge.columns, judge._real)
     _, of, times = np.unique(fingerprint, return_inverse=True, return_counts=True)

@@ -22,18 +22,18 @@ EVERY = ["age", "income", "height", "colour", "visits", "day", "noise"]
 ON_THEM = ["age=50..", "colour=red|blue", "visits=1..8"]
 
 
-def said(asking, *items):
+def known_row(asking, *items):
     return everyone(asking.conditions.read(items))
 
 
-def log_p(asking, wanted, given=()):
-    return asking.log_p(said(asking, *wanted), said(asking, *given))[0][0]
+def log_p(asking, target, given=()):
+    return asking.log_p(known_row(asking, *target), known_row(asking, *given))[0][0]
 
 
 def test_the_cells_of_a_column_have_probability_one(asking):
     for name in EVERY:
         for most in (24, 256):
-            given = said(asking, *[i for i in ON_THEM if not i.startswith(name)])
+            given = known_row(asking, *[i for i in ON_THEM if not i.startswith(name)])
             ((_, d),) = asking.distributions(name, given, most)
             least = 0.995 if name == "income" else 1.0 - 1e-6  # what is log-normal and would be recorded as 0 is lost
             assert least < d.p.sum() < 1.0 + 1e-6
@@ -77,7 +77,7 @@ def p_value(asking, name, given, drawn):
 
 
 def test_simulated_rows_follow_the_probabilities(asking):
-    given = said(asking, *ON_THEM)
+    given = known_row(asking, *ON_THEM)
     drawn = simulated(asking, given, EVERY, N, seed=5)
     for name in ("income", "height", "day", "noise"):
         assert p_value(asking, name, given, drawn[name]) > LEVEL, name
@@ -99,13 +99,13 @@ def test_simulated_rows_follow_the_probabilities(asking):
 
 def test_ranges_that_are_open_below_are_kept_by_simulated_rows(asking):
     for name, most in (("age", 30), ("income", 500), ("height", 165), ("visits", 2)):
-        drawn = simulated(asking, said(asking, f"{name}=..{most}"), [name], 200, seed=2)
+        drawn = simulated(asking, known_row(asking, f"{name}=..{most}"), [name], 200, seed=2)
         assert (drawn[name] <= most).all(), name
 
 
 def test_simulated_rows_whose_clusters_ignore_what_is_given_are_rejected(people, monkeypatch):
     asking = Asking(people)
-    given = said(asking, "age=65", "colour=blue")
+    given = known_row(asking, "age=65", "colour=blue")
     right = law.ViewLaw.scores
     assert p_value(asking, "height", given, simulated(asking, given, EVERY, N, seed=5)["height"]) > LEVEL
     monkeypatch.setattr(law.ViewLaw, "scores", lambda self, known, prior=None: right(self, Known(known.n_rows, {})))
@@ -143,7 +143,7 @@ def test_similarity_is_the_share_of_labels(asking):
 
 
 def test_information_is_that_of_the_joint_table(asking):
-    """For columns of levels, from log probabilities of all pairs."""
+    """Compute it for columns of levels, from log probabilities of all pairs."""
     result = information(asking, ["colour"], ["noise", "colour"])
     levels = {n: asking.conditions.column(n).levels for n in ("colour", "noise")}
     p = np.array(

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.thorough
 def test_the_answer_does_not_depend_on_ranks(folder, mpirun):
-    """Every kind of question has the same answer on one rank and on three, in one start of each."""
+    """Answers to every kind of question are the same on one rank and on three, in one start of each."""
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from mpibayes.hpc.cli import main; from tests.query.test_ranks import QUESTIONS\n"

@@ -106,7 +106,7 @@ def test_copies_are_refused(runs, tmp_path, capsys):  # noqa: F811
 
 
 def test_weights_are_refused(runs, tmp_path, capsys):  # noqa: F811
-    """They count in clusters; also for a report."""
+    """Weights count in clusters alone; a report refuses them, too."""
     for words in (["query", str(runs["logistic"]), "conditional", "bought"], ["report", str(runs["logistic"])]):
         assert main([*words, "--weighted", "-o", str(tmp_path / "out.json")]) == 2
         assert "weights count in the clusters of a mixture or a cross-categorization" in capsys.readouterr().err

@@ -120,7 +120,7 @@ def test_no_cell_is_missing_where_none_is_asked_for(place, tmp_path):
 
 
 def test_fewer_rows_are_the_first_of_more(place, tables, tmp_path, monkeypatch):
-    """And rows do not depend on batches, nor a table on the others' number where its draw is the same."""
+    """Rows do not depend on batches, nor a table on the others' number where its draw is the same."""
     monkeypatch.setattr(synthetic_rows, "BATCH", 77)
     synthesize(place / "run", tmp_path / "few", copies=TABLES, rows=300, **QUIET)
     for i, table in enumerate(tables, 1):

@@ -57,7 +57,6 @@ def test_a_brief_look_finds_what_a_long_one_does(plain):
     assert [brief.pairs[i] for i in brief.clear()] == [long.pairs[i] for i in long.clear()]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     made = asked_report(Posterior([plain]))
     result = made.numbers["pairs"]
@@ -74,7 +73,6 @@ def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     assert [row[-1] for row in pairs.rows] == ["yes"] * 3
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_linked_run_has_them_all_and_says_so(linked):
     made = asked_report(Posterior([linked]))
     assert made.numbers["pairs"]["weaker"] == [] and not any("Completed" in s for s in made.verdict.next)
@@ -94,7 +92,6 @@ def test_a_linked_pair_as_a_table(of_jobs, linked):
         assert float(shares[j].split(" ")[0]) / 100 == pytest.approx(np.mean(job == j), abs=0.01)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_tables_of_linked_pairs(linked):
     made = asked_report(Posterior([linked]))
     assert {frozenset(pair) for pair in made.linked} == {frozenset({"job", "sector"}), frozenset({"sector", "pay"})}
@@ -113,7 +110,7 @@ def test_links_to_name_are_a_forest():
 
 
 def test_completed_tables_come_with_a_note(plain, linked, tmp_path):
-    """It names pairs that have a cell to complete."""
+    """The warning names pairs that have a cell to complete."""
     notes = [note for note in complete(plain, None, tmp_path / "a", copies=2).notes if "are weaker in the run" in note]
     assert len(notes) == 1 and "sector with pay, job with pay;" in notes[0] and 'links = "forest"' in notes[0]
     assert not any("links" in note for note in complete(linked, None, tmp_path / "b", copies=2).notes)
@@ -145,7 +142,6 @@ def test_few_draws_do_not_say_what_is_weaker(plain):
     assert look(Asking(plain, 4)).words() == "4 draws: too few to say which pairs of columns the run weakens."
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     """`same` repeats `size` with noise; so does `gap`, which lacks a cell, as no block may; `lone` is apart."""
     g = np.random.default_rng(6)

@@ -55,7 +55,7 @@ def asked(run, table, weighted=None, draws=None):
 
 
 def answers(asking):
-    """Every kind of question about rows that are described, as columns of numbers and texts."""
+    """Answers to every kind of question about described rows, as columns of numbers and texts."""
     yield Conditional("colour").answer(asking)
     yield compare.compare(asking, ["colour=red"], ["colour=blue"])
     yield Dependence(["colour", "noise"]).answer(asking)

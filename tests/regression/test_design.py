@@ -1,4 +1,4 @@
-"""From imported tables to predictors and response, and every way in which a table can fail to fit."""
+"""Predictors and response of imported tables, and every way in which a table can fail to fit."""
 
 import dataclasses
 

@@ -116,7 +116,7 @@ def test_a_large_table_starts_from_some_of_its_rows():
     assert quick.iterations < slow.iterations
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, prior", EVERY)
 def test_same_bits_on_any_number_of_ranks(name, prior):
     """Also on more ranks than shards; every rank has the same Fit and the same quadratic."""
@@ -205,7 +205,7 @@ def test_softmax_needs_a_proper_prior():
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("tuned", [True, False])
 def test_the_quadratic_is_the_sum_of_the_bounds(name, tuned):
-    """And the bounds are bounds, touch where they should, and the kernels agree about the gaps (docs/math.md 4.2)."""
+    """The bounds are bounds, touch where they should, and the kernels agree about the gaps (docs/math.md 4.2)."""
     likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 600)
     rows = dealt(serial(), likelihood, x, y)
@@ -276,7 +276,7 @@ def test_intercepts_have_a_gaussian_prior_of_their_own(kind):
 
 
 def test_a_wide_prior_leaves_the_intercept_where_the_likelihood_has_it():
-    """With 3 responses in 2,000 the unpenalised intercept is log(3/1997); the narrow prior pulls it towards 0."""
+    """The unpenalised intercept of 3 responses in 2,000 is log(3/1997); the narrow prior pulls it towards 0."""
     likelihood, y = LIKELIHOODS["logistic"], np.full(2000, -1.0)
     x = np.zeros((2000, 8), np.float32)
     x[:, 0], x[:, 1] = 1.0, np.tile([-1.0, 1.0], 1000)

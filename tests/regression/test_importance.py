@@ -60,7 +60,7 @@ def test_logistic24_against_its_quadrature():
 
 
 def test_a_normal_posterior_needs_no_weights():
-    """And its evidence is known: the normal integral."""
+    """Its evidence is known: the normal integral."""
     likelihood, prior = StudentT(6, nu=1e7, scale=0.5), Prior.of("gaussian", 0.7, 6)
     x, y = simulate(LIKELIHOODS["student-t"], 200)
     rows = dealt(serial(), likelihood, x, y)
@@ -81,7 +81,7 @@ def test_a_posterior_that_is_far_from_normal_is_told():
     assert not result.reliable or result.n_effective < 200
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["softmax"]
     prior, (x, y) = Prior.of("gaussian", 1.0, 12), simulate(likelihood, 300)

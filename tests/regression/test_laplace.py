@@ -41,7 +41,7 @@ def test_draws_have_the_covariance():
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "untuned"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_bright_rows_against_brute_force(name, tuned, prior):
-    """Every row's probability, by the kernels, at 3,000 other Laplace draws; both means have an error below 1 %."""
+    """Compare with the kernels' probabilities at 3,000 other Laplace draws; both means have an error below 1 %."""
     likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 4_000)
     rows, result = fitted(serial(), likelihood, x, y, tuned, prior)
@@ -65,7 +65,7 @@ def test_the_bright_count_does_not_depend_on_the_number_of_rows():
     assert reported[0] == pytest.approx(reported[1], rel=0.15)
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["student-t"]
     x, y = simulate(likelihood, 2_000)

@@ -72,7 +72,7 @@ def test_no_heldout_rows():
         choose_scale("t", serial(), dealt(serial(), T, x, y), 5, [], 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
 
 
-@pytest.mark.mpi
+@pytest.mark.mpi(min_size=2)
 def test_the_same_on_every_rank():
     comm, reported = world(), []
     x, y = simulate(T, 900)

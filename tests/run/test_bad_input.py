@@ -130,7 +130,7 @@ def test_heldout_file_with_unseen_levels(place, ranks):
 
 
 def test_a_mistyped_path_can_be_corrected(place):
-    """Nothing is left behind by a run that could not start, so the corrected command is not refused."""
+    """A run that could not start leaves nothing behind, so the corrected command is not refused."""
     words = ("--set", "run.cycles=3")
     refused(run(place, "out", *words, "--set", "data.heldout=hold.h5"), 3, "hold.h5")
     refused(

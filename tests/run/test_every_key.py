@@ -1,4 +1,4 @@
-"""Every key of the configuration, in every family, away from its default: the same bytes on one rank and on two.
+"""Keys of the configuration, of every family, away from their defaults: the same bytes on one rank and on two.
 
 This process, and a program under mpirun, go through the cases of `every_key.VALUES` with `mpibayes run`. What ends the
 job (an error that not all ranks know of) costs one case: the program is started again with the next.

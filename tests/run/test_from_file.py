@@ -28,7 +28,6 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_data_file_runs_and_goes_on(place):
     done = mpibayes(place, "run", "people.csv", *SHORT)
     assert done.returncode == 0, done.stderr
@@ -118,7 +117,7 @@ def test_a_start_that_lost_a_race_says_what_to_do(place, monkeypatch):
 
 
 def test_a_table_that_the_user_imported_is_kept(place):
-    """With a schema, say: neither a first start nor --fresh makes it anew."""
+    """A table made with a schema, say, is made anew neither by a first start nor by --fresh."""
     assert mpibayes(place, "run", "people.csv", *SHORT).returncode == 0
     corrected = ("import", "people.csv", "runs/people.h5", "--kind", "size=categorical", "--force")
     assert mpibayes(place, *corrected).returncode == 0

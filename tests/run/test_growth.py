@@ -76,7 +76,7 @@ def test_draws_come_from_other_streams(tmp_path):
     assert seeds[0] == config.run.seed and len(set(seeds)) == 4
 
 
-def test_rows_come_again_and_an_annealed_start_is_none(tmp_path, undrawn):
+def test_rows_come_again_and_an_annealed_start_is_none(tmp_path):
     anneal = ("--set", "sampler.strategy=anneal", "--set", "anneal.passes=1.5", "--set", "run.burn_in=auto",
               "--set", "run.shards=auto")  # fmt: skip
     begun(tmp_path, "mixture", *anneal)
@@ -130,7 +130,7 @@ COMMITTED = 5  # steps up to the one that makes it a run of all rows
 
 
 def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
-    """At each of STEPS: before the run is one of all rows it is what it was, and after it the next start completes."""
+    """Cut off at each of STEPS, a run is what it was, or, once it is one of all rows, the next start completes it."""
     asked = begun(tmp_path)
     before = contents(tmp_path / "may")
     shutil.copytree(tmp_path / "may", tmp_path / "straight")
@@ -244,7 +244,7 @@ SCORE = {"ibp": "heldout_lpd", "svi": "heldout_lpd", "regression": "lp"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_other_families_take_rows_in_too(tmp_path, family, undrawn):
+def test_other_families_take_rows_in_too(tmp_path, family):
     """Features and components start from those of the last draw, coefficients from the mode of all rows."""
     g, sizes = np.random.default_rng(7), (60, 24)
     for name, n in zip(("may.csv", "june.csv"), sizes):

@@ -77,7 +77,7 @@ def test_a_stop_is_heeded(place):
 
 
 def test_features_as_text_are_those_that_were_kept(place, straight):
-    """In left-ordered form, of the training rows in table order; `-` of none, and burn-in is left out."""
+    """Features are in left-ordered form, of the training rows in table order; `-` of none; burn-in is left out."""
     _, features = exported(place, "one")
     lines = features.decode().splitlines()
     for draw, line in zip(iterate_draws(straight), lines, strict=True):
@@ -108,7 +108,7 @@ def test_other_forms(place, straight):
         assert share.shape[:2] == (1, 8) and (np.diff(share, axis=2) <= 0).all() and share.max() <= 1
 
 
-def test_report_and_check_and_status(place, straight):
+def test_report_and_check_and_status(place, straight, small_pictures):
     done = mpibayes(place, "report", "one")
     assert done.returncode == 0, done.stderr
     text = (straight / "report" / "report.txt").read_text()
@@ -138,7 +138,7 @@ def test_new_rows(place, straight):
 
 
 def test_gaps_are_filled_in(place, straight):
-    """In all columns; cells that are there stay, and a count stays a whole number."""
+    """All columns are completed; cells that are there stay, and a count stays a whole number."""
     lines = ["x0,x1,x2,x3,x4,x5,n", "0.5,,1.25,0,0,1,2", ",,,,,,", "0.1,0.2,0.3,0.4,0.5,0.6,"]
     (place / "gaps.csv").write_text("\n".join(lines) + "\n")
     done = mpibayes(place, "predict", "one", "gaps.csv", "--complete", "full.csv", "--force")

@@ -74,7 +74,7 @@ def test_shards_do_not_matter_without_noise(place, local):
     assert one == seven
 
 
-def test_what_is_made_of_a_run(place):
+def test_what_is_made_of_a_run(place, small_pictures):
     text = ran(place, "plain", config="plain.toml").stdout
     assert "local step cvb0 in 6 cycles, then vb, warm after cycle 10" in text and "an approximation" in text
     done = mpibayes(place, "report", "plain")
@@ -123,7 +123,6 @@ def test_topics_of_new_documents(place):
     assert not (place / "p2.csv").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_defaults_fit_the_length_of_documents(place):
     """All documents of a small table; sampled topics of short ones, with an alpha that does not outweigh them. An alpha
     and a local step of a run hold when it goes on, also where its file does not say."""
@@ -203,7 +202,7 @@ def test_ratings_are_no_counts(place):
 
 
 def test_coherence(tmp_path):
-    """Against its definition, pair by pair."""
+    """Compare with the definition, pair by pair."""
     counts = np.array([[1, 1, 0, 0], [2, 1, 0, 1], [0, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 0.0]])
     write_sparse(tmp_path / "t.h5", sparse(counts), 4)
     there = counts > 0
@@ -218,7 +217,6 @@ def test_coherence(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_topics_are_not_compared_row_by_row(place):
     """Words are held out, not documents: the report of two models says so, and has what each says."""
     for out, topics in (("few", 3), ("more", 6)):

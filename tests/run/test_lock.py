@@ -132,7 +132,7 @@ def test_the_same_job_after_a_requeue(tmp_path, lock, monkeypatch, host):
 
 
 def test_an_earlier_start_of_the_same_job_that_is_still_ending_is_waited_for(tmp_path, lock, monkeypatch):
-    """It writes its last checkpoint, on the same host; to refuse would end the job."""
+    """The owner writes its last checkpoint, on the same host; to refuse would end the job."""
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     ending = subprocess.Popen(["sleep", "1"])
@@ -286,10 +286,10 @@ def test_of_many_that_start_at_once_one_holds_it(tmp_path, before, stalls):
     words = [[sys.executable, "-c", code, str(folder), str(n), stall] for n, stall in enumerate(stalls)]
     many = [subprocess.Popen(w, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for w in words]
     (tmp_path / "go").touch()
-    said = [p.stdout.readline() for p in many]
-    said = [text + p.communicate(timeout=60)[0] for text, p in zip(said, many, strict=True)]
-    assert sum("holds it" in text for text in said) == 1 and not any("lost it" in text for text in said), said
-    assert all("holds it" in text or "is running it" in text for text in said), said
+    lines = [p.stdout.readline() for p in many]
+    lines = [text + p.communicate(timeout=60)[0] for text, p in zip(lines, many, strict=True)]
+    assert sum("holds it" in text for text in lines) == 1 and not any("lost it" in text for text in lines), lines
+    assert all("holds it" in text or "is running it" in text for text in lines), lines
     assert not list(folder.iterdir())
 
 
@@ -316,7 +316,7 @@ def test_a_starter_that_is_frozen_while_it_takes_over_loses(tmp_path, lock, monk
 
 @pytest.mark.parametrize("found", ["nobody", "a dead owner"])
 def test_a_starter_that_is_frozen_while_it_writes_its_name_loses(tmp_path, lock, brief, monkeypatch, found):
-    """It has made LOCK, or its claim, and not yet written to it."""
+    """The owner has made LOCK, or its claim, and not yet written to it."""
     if found == "a dead owner":
         owned(tmp_path, place=locks.place(), pid=1 << 30)
     frozen, make = Lock(), os.open
@@ -417,7 +417,7 @@ def test_a_second_run_is_refused_and_a_killed_one_continued(place):
 
 
 def test_a_run_in_another_namespace_of_process_ids_is_not_taken_over(place):
-    """As from two containers of one host, or from two hosts of one name."""
+    """Two containers of one host, or two hosts of one name."""
     alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
         pytest.skip("this machine does not let us make a namespace of process ids")
@@ -448,7 +448,7 @@ def test_the_end_of_the_job_is_a_deadline(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "told, left",
+    "answer, left",
     [
         ("JobId=12 EndTime={soon} Deadline=N/A", 100),
         ("JobId=12 EndTime=Unknown", None),
@@ -456,10 +456,10 @@ def test_the_end_of_the_job_is_a_deadline(monkeypatch):
         ("", None),
     ],
 )
-def test_slurm_is_asked_where_it_did_not_tell(monkeypatch, tmp_path, told, left):
+def test_slurm_is_asked_where_it_did_not_tell(monkeypatch, tmp_path, answer, left):
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 100))
     scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/sh\necho '{told.format(soon=soon)}'\n")
+    scontrol.write_text(f"#!/bin/sh\necho '{answer.format(soon=soon)}'\n")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_ID", "12")

@@ -37,7 +37,7 @@ def places(folder, chains):
 
 @CHAINS
 def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(halves, tmp_path, chains):
-    """It started again, and dropped its trace without a warning."""
+    """The run started again, and dropped its trace without a warning."""
     place = halves(tmp_path / "place", chains)
     last = places(place, chains)[-1]
     whole = tmp_path / "whole"
@@ -138,13 +138,13 @@ def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch
 
 
 def taken_over(folder):
-    """As if another run had found this one dead."""
+    """Take over, as if another run had found this one dead."""
     (folder / lock.NAME).write_text(json.dumps({"host": "elsewhere", "token": "other"}))
 
 
 @pytest.mark.parametrize("when", ["new_name", "resolved_toml", "record_start", "write_training_rows"])
 def test_a_run_that_was_frozen_at_its_start_writes_nothing(halves, tmp_path, monkeypatch, when):
-    """It overwrote the name of the run that had taken over, whose checkpoints then were another run's."""
+    """The run overwrote the name of the one that had taken over, whose checkpoints then were another run's."""
     place = halves(tmp_path / "place")
     first = when in ("new_name", "resolved_toml")
     if first:

@@ -133,7 +133,7 @@ def test_several_ranks_fail_with_one_message(place):
 @pytest.mark.quick("cycle-2")
 @pytest.mark.parametrize("when, rank", [(IN_A_CYCLE, 2), (WHILE_READING, 0)], ids=["cycle-2", "reading-0"])
 def test_a_killed_rank(place, when, rank):
-    """As the system does when memory is short. The launcher tells, since the rank cannot; the run can be continued."""
+    """Kill a rank as the system does when memory is short. The launcher reports it; the run can be continued."""
     code = when.replace("rank == 1", f"rank == {rank}").format("os.kill(os.getpid(), 9)")
     done = faulty(place, code, "out")
     text = done.stdout + done.stderr
@@ -256,9 +256,9 @@ def test_a_run_that_does_not_wait_says_nothing(place):
 
 
 @pytest.mark.parametrize(
-    "how, said", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
+    "how, message", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
 )
-def test_a_rank_that_never_starts_mpi(place, how, said):
+def test_a_rank_that_never_starts_mpi(place, how, message):
     """MPICH's mpirun does not mind a process that leaves before MPI starts; and for one that hangs there is a limit."""
     code = QUICK + "import time; from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\n"
     code += f"if rank == 1: {how}\n"
@@ -266,4 +266,4 @@ def test_a_rank_that_never_starts_mpi(place, how, said):
     done = faulty(place, code, "out")
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
     text = done.stdout + done.stderr
-    assert said in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds
+    assert message in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds

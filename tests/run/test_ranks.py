@@ -83,7 +83,7 @@ def test_ranks_are_not_tried_where_they_have_nothing_to_do():
 
 
 def test_a_further_rank_never_has_more_to_do():
-    """As `fewest` supposes, which looks at few numbers of ranks."""
+    """The cost falls with ranks, as `fewest` supposes, which looks at few numbers of them."""
     for chains in (1, 2, 3, 5, 8):
         for shards in (1, 2, 4, 7):
             for size in (0, 3 * MOST_BYTES):
@@ -268,7 +268,7 @@ def test_a_note_is_said_where_there_are_no_ranks(tmp_path, monkeypatch):
 
 
 def test_a_signal_before_mpirun_starts_stops_the_run(monkeypatch):
-    """It goes on alone, and ends at its first checkpoint."""
+    """The run goes on alone, and ends at its first checkpoint."""
     monkeypatch.setattr(ranks, "become_mpirun", lambda *given: pytest.fail("mpirun was started"))
     before = {number: signal.getsignal(number) for number in ranks.signals.SIGNALS}
     try:

@@ -54,7 +54,7 @@ def place(tmp_path_factory):
     return place
 
 
-def test_what_is_made_of_a_run(place):
+def test_what_is_made_of_a_run(place, small_pictures):
     done = mpibayes(place, "report", "plain")
     assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr
     text, page = ((place / "plain" / "report" / name).read_text() for name in ("report.txt", "report.html"))

@@ -44,7 +44,7 @@ def import_kdd(folder: Path, place: Path):
         pytest.param(import_kdd, 444_619, 400_157, 8, id="kdd"),
     ],
 )
-def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few):
+def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few, pictures):
     done = load(data_folder, tmp_path)
     assert done.returncode == 0 and f"{rows:,} rows" in done.stdout, done.stderr
     (tmp_path / "run.toml").write_text(

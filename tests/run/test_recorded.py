@@ -136,7 +136,6 @@ def test_predictions_are_of_recorded_values(place):
     assert all(value < 0 for value in out["log_density"])  # probabilities
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_report_speaks_of_recorded_values(place):
     done = mpibayes(place, "report", "run", "--full")
     assert done.returncode == 0 and "columns  4 (1 categorical, 3 real)" in done.stdout

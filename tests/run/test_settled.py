@@ -239,7 +239,7 @@ def test_at_run_cycles_it_says_what_has_not_settled(until_settled):
 
 
 def test_scores_alone_may_end_it(until_settled, monkeypatch):
-    """From ENOUGH cycles on; of a chain without others, or without held-out rows, it is run.cycles that does."""
+    """Scores end a run from ENOUGH cycles on; a chain without others, or without held-out rows, ends at run.cycles."""
     place, *_ = until_settled
     config = load(place / "run.toml", ["run.until=scores"])
     scores = Judgement(484, {"clusters": ("R-hat 1.2 of the entropy",), SCORES: ()}, {SCORES: 309})

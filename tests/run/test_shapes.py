@@ -53,7 +53,7 @@ def ended(done):
 
 
 def test_the_run_says_which(place):
-    """They are the default."""
+    """The learned shapes are the default."""
     assert sorted(recorded(place)) == ["score", "wait"]
     ended(mpibayes(place, "run", "run.toml", "-o", "plain", "--set", "model.shapes=none"))
     assert recorded(place, "plain") == "none"
@@ -102,7 +102,7 @@ def test_a_run_of_a_version_without_them_goes_on_without_them(place):
 
 
 def test_scores_are_densities_of_the_columns_own_units(place):
-    """With one cluster that knows all, a row's density is nearly that of the fitted one population."""
+    """A row's density under one cluster of all rows is nearly that of the fitted population."""
     ended(mpibayes(place, "predict", "run", "t.csv", "-o", "scores.csv"))
     scores = np.array(pc.read_csv(place / "scores.csv").to_pydict()["log_density"])
     table = pc.read_csv(place / "t.csv").to_pydict()
@@ -113,7 +113,6 @@ def test_scores_are_densities_of_the_columns_own_units(place):
     assert np.median(np.abs(scores - expected)) < 0.15 and abs(np.mean(scores - expected)) < 0.1
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_predictions_and_answers_are_in_the_columns_own_units(place):
     (place / "new.csv").write_text("wait,score,plain,letter\n,,0.1,a\n")
     ended(mpibayes(place, "predict", "run", "new.csv", "-o", "out.csv", "--impute"))

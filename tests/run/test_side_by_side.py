@@ -206,7 +206,7 @@ IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left
     ids=["root-of-the-second", "one-of-the-second", "internal", "memory", "nan", "no-room", "no-room-alone"],
 )
 def test_a_fault_in_one_group_ends_the_other(place, ranks, code, expected, saved):
-    """With one message. Where the failing group can say so, the other ends at a checkpoint."""
+    """The run ends with one message. Where the failing group can say so, the other ends at a checkpoint."""
     words = ("--set", "run.chains=2", "--set", "run.groups=2", "--set", "run.checkpoint_minutes=0.001")
     done = faulty(place, code, "out", *words, ranks=ranks)
     assert exit_code(done) == expected, done.stdout + done.stderr
@@ -335,7 +335,7 @@ def test_a_signal_to_a_rank_that_waits_is_passed_on(place):
 
 
 def test_ranks_that_the_command_starts_itself(place):
-    """As if mpirun had been called: the process that was started is told to stop, and its exit code is the run's."""
+    """The started process gets the signal to stop, as if mpirun had been called, and its exit code is the run's."""
     words = ["run", "run.toml", "-o", "out", "--set", "run.chains=2", "--set", "run.cycles=100000", "--ranks", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", "mpibayes", *words], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

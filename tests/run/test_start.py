@@ -32,7 +32,7 @@ RUN = ["run", "run.toml", "-o", "out", "--set", "run.cycles=100000"]
 @pytest.mark.quick("SIGINT")
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_a_signal_to_one_rank_while_it_starts_stops_the_run(place, mpirun, number):
-    """At a checkpoint, as later on. SIGINT used to end that rank by itself, and the other waited for ten minutes."""
+    """The run ends at a checkpoint. SIGINT used to end that rank by itself, and the other waited for ten minutes."""
     rank = "OMPI_COMM_WORLD_RANK" if is_open_mpi() else "PMI_RANK"
     done = mpirun(2, "-c", SIGNALLED.format(number=number, rank=rank), *RUN, cwd=place, timeout=60)
     assert done.returncode == 75 and "stopped early" in done.stdout + done.stderr, done
@@ -61,7 +61,7 @@ def test_ctrl_c_to_another_command_under_a_launcher_ends_it():
 
 
 def test_a_rank_that_ends_before_mpi_starts_takes_the_job_with_it(place, mpirun):
-    """As Python does on Ctrl-C in its first hundredths of a second, with an exit code that MPICH does not mind."""
+    """End as Python does on Ctrl-C in its first hundredths of a second, with an exit code that MPICH does not mind."""
     began = time.monotonic()
     program = f"-n 1 {sys.executable} -c raise(SystemExit(1)) : -n 1 {sys.executable} -m mpibayes".split()
     done = launch(["mpirun", *program, *RUN], cwd=place, timeout=100)
@@ -91,7 +91,7 @@ def test_without_a_launcher_nobody_is_missing():
 
 
 def test_a_launcher_below_the_batch_systems_own_process(tmp_path, monkeypatch):
-    """As Open MPI's mpirun in a batch script: its ranks are counted among its children, not among SLURM's."""
+    """Ranks of Open MPI's mpirun in a batch script are counted among its children, not among SLURM's."""
     look = {10: ("python", "S", "9"), 9: ("mpiexec", "S", "8"), 8: ("bash", "S", "7"), 7: ("slurmstepd", "S", "1")}
     look[1] = ("init", "S", "0")
     monkeypatch.setattr(launcher, "_stat", lambda pid: look[int(pid)])

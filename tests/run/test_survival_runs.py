@@ -92,7 +92,6 @@ def test_the_same_bits_on_two_ranks(ran):
     assert len(texts) == 2 and (ran / "one.csv").read_bytes() == (ran / "two.csv").read_bytes()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_report_has_curves(ran):
     asked(ran, "report", "one")
     text = (ran / "one/report/report.txt").read_text()
@@ -216,7 +215,7 @@ def test_markers_hold_for_the_event_too(tmp_path):
 
 
 def test_an_event_that_the_table_never_had_is_refused(tmp_path):
-    """It may be another event, or the same by another name, and would count as censored."""
+    """The level may be another event, or the same by another name, and would count as censored."""
     (tmp_path / "a.csv").write_text(HEAD + "3,2,a\n4,0,b\n5,1,b\n" * 9)
     (tmp_path / "b.csv").write_text(HEAD + "5,1.0,a\n6,2.0,b\n7,dead,b\n")
     import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=["time,dead=2"])

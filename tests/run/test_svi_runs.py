@@ -52,7 +52,7 @@ def place(tmp_path_factory):
     return make(tmp_path_factory.mktemp("svi"))
 
 
-def test_what_is_made_of_a_run(place):
+def test_what_is_made_of_a_run(place, small_pictures):
     ran(place, "several", *sets("run.chains=3", "run.cycles=60"), config="plain.toml")
     done = mpibayes(place, "report", "several")
     assert done.returncode == 0 and "An approximation" in done.stdout and "of 3 chains end within" in done.stdout, (

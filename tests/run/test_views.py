@@ -153,7 +153,7 @@ def test_labels_as_the_documents_have_them(place):
 
 
 def test_its_labels_start_another(place):
-    """Where the first run ended, and not where it began."""
+    """The second run begins where the first ended, and not where it began."""
     short = ("run.cycles=1", "run.seed=6", "run.burn_in=0")
     for name, how in (("again", ("init=labels", "init_labels=annealed")), ("anew", ("init_rows=0",))):
         words = [word for change in (*short, *(f"sampler.{key}" for key in how)) for word in ("--set", change)]

@@ -53,7 +53,7 @@ class Place:
     def __init__(self, folder: Path, cluster: Cluster):
         self.folder, self.cluster = folder, cluster
         self.jobs: list[str] = []
-        self.said = ""  # output of the last `mpibayes submit`
+        self.output = ""  # output of the last `mpibayes submit`
 
     def mpibayes(self, *words, env=None):
         return launch([sys.executable, "-m", "mpibayes", *words], cwd=self.folder, env=env)
@@ -62,14 +62,14 @@ class Place:
         """Run `mpibayes submit words... -- config`; return the job's number."""
         done = self.mpibayes("submit", *words, "--", config, env=self.cluster.env)
         assert done.returncode == 0, done.stderr
-        self.said = done.stdout
+        self.output = done.stdout
         self.jobs.append(done.stdout.split("job ")[1].split(":")[0])
         return self.jobs[-1]
 
     def set_cycles(self, cycles: int) -> None:
         (self.folder / "run.toml").write_text(config_text(shards=4, cycles=cycles))
 
-    def finish_soon(self, out: str, more: int = 6) -> int:
+    def finish_soon(self, out: str, more: int = 12) -> int:
         """Let a run whose job waits in the queue end some cycles after its last checkpoint; return the number of
         cycles."""
         cycles = self.last_checkpoint(out) + more

@@ -8,7 +8,7 @@ import pytest
 import mpibayes as mb
 from tests.slurm.conftest import ENDLESS
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.thorough, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(230)]
 
 # Another session, as a notebook after its restart.
 AGAIN = """

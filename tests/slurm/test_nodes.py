@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone, pytest.mark.thorough, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(230)]
 
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
@@ -23,13 +23,13 @@ def let_it_have(place, job, nodes):
 
 
 def test_four_nodes_then_two(place_of_four):
-    """Each rank on a host of its own; requeued with fewer nodes, and so with fewer ranks."""
+    """A job with each rank on a host of its own is requeued with fewer nodes, and so with fewer ranks."""
     place, cluster = place_of_four, place_of_four.cluster
     job = place.submit("-o", "runs/a", "--nodes", 4, "--ntasks-per-node", 1, *OFTEN)
     place.wait_until_it_works("runs/a", job)
     place.stop(job, 1, "--batch")
     let_it_have(place, job, 2)
-    place.finish_soon("runs/a", more=12)
+    place.finish_soon("runs/a")
     assert cluster.wait_until_ended(job) == "COMPLETED"
     assert hosts_of(place, "runs/a") == [["n1", "n2", "n3", "n4"], ["n1", "n2"]]
     place.same_as_straight("runs/a")
@@ -50,7 +50,7 @@ def test_a_node_loses_its_power(place_of_four, mpi, lost):
     assert ("lost a node: back to the queue" in place.log("runs/b-*.log")) == (mpi == "mpirun")
     cluster.lose(f"n{lost}")  # if SLURM still waits for it
     let_it_have(place, job, 3)
-    place.finish_soon("runs/b", more=12)
+    place.finish_soon("runs/b")
     cluster.hurry(job)
     assert cluster.wait_until_ended(job) == "COMPLETED"
     all_nodes = ["n1", "n2", "n3", "n4"]
@@ -61,7 +61,7 @@ def test_a_node_loses_its_power(place_of_four, mpi, lost):
 
 
 def test_a_rank_that_dies_on_a_node_that_lives_ends_the_job(place_of_four):
-    """It is not tried again: it would die again, for want of memory perhaps."""
+    """The job is not tried again: it would die again, for want of memory perhaps."""
     place, cluster = place_of_four, place_of_four.cluster
     job = place.submit("-o", "runs/c", "--nodes", 2, "--ntasks-per-node", 1)
     place.wait_until_it_works("runs/c", job)

@@ -35,7 +35,7 @@ def problem(biased, learn, seed=1, rank=2, users=24):
 
 @KINDS
 def test_bounds_after_steps(biased, learn):
-    """Against steps and a bound in plain NumPy, user by user and term by term."""
+    """Compare with steps and a bound in plain NumPy, user by user and term by term."""
     x, model, q = problem(biased, learn)
     plain = q
     for _ in range(6):
@@ -74,7 +74,7 @@ def test_batch_steps_never_lower_the_bound(biased, learn, rank):
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_items_that_are_known_leave_regressions(biased):
-    """With no spread of the items each user is a Bayesian linear regression: its evidence and posterior."""
+    """A user is a Bayesian linear regression if the items have no spread: its evidence and posterior."""
     x, model, q = problem(biased, False)
     rng = np.random.default_rng(3)
     d = model.d

@@ -42,7 +42,7 @@ def test_a_step_with_stale_moments_has_other_bounds():
 
 @pytest.mark.parametrize("rate, scale", [(1.0, 1.0), (0.3, 7.0)])
 def test_the_plain_step(rate, scale):
-    """Any state, any responsibilities, not only those that belong to it."""
+    """Any state with any responsibilities, not only its own."""
     rng, x = np.random.default_rng(3), clouds(50, 4, 3, seed=1)
     model = Gaussian(Prior(0.7, 5.0, 6.0, 0.8), 3, 4)
     q = model.seeded(x, 50, rng)

@@ -176,7 +176,7 @@ def test_a_chain_with_noise_stays_sound_and_one_without_a_guard_ends():
 
 
 def test_topics_are_found():
-    """Every true topic has one that is near it, whatever the local step; of random topics none."""
+    """True topics each have a topic near them, whatever the local step; random topics have none."""
     rows, beta = corpus(d=300, length=80)
     hundred = Constant(100.0)
     for first, then, batch in (
@@ -210,7 +210,7 @@ class Table:
 
 
 def test_perplexity_by_completion():
-    """Against plain NumPy; the truth's topics beat random ones, and shards make no difference."""
+    """Compare with plain NumPy; the truth's topics beat random ones, and shards make no difference."""
     rows, beta = corpus(d=80, seed=7)
     seen, other = halves(rows)
     assert (seen.lengths() + other.lengths() == rows.lengths()).all() and not (
@@ -237,7 +237,7 @@ def test_perplexity_by_completion():
 
 @pytest.mark.parametrize("kind", FIXED)
 def test_topics_of_new_documents_are_found_as_the_run_found_its_own(kind):
-    """Against the twin; the other steps are its wrong twins."""
+    """Compare with the twin; the other steps are its wrong twins."""
     rows, beta = corpus(d=40, seed=3, length=6)
     q, eta = State(np.ascontiguousarray(300.0 * beta.T + ETA), np.full(5, 0.1)), ETA
     law = Law.of(q, eta, kind)

@@ -17,7 +17,7 @@ ITEMS, CYCLES = 30, 20
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("rank", [1, 4, 10])
 def test_half_of_the_variance_is_dealt_evenly(rank, biased):
-    """By simulation: ratings drawn from the prior have the given variance, and the products of factors the share of a
+    """Simulated ratings, drawn from the prior, have the given variance, and the products of factors the share of a
     bias. The standard deviation of either is below 1 % in 100,000 draws."""
     fixed, rng, n = Fixed.of_shares(7.0, rank, biased), np.random.default_rng(rank), 100_000
     u, v = rng.normal(0.0, fixed.spread**0.5, (2, n, rank))
@@ -30,7 +30,7 @@ def test_half_of_the_variance_is_dealt_evenly(rank, biased):
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("spread, right", [(None, True), (1.0, False)])
 def test_the_unit_of_ratings_does_not_matter(biased, spread, right):
-    """In tenths of the unit errors are ten times as large, and the bound is that of the same density. A prior in
+    """Errors in tenths of the unit are ten times as large, and the bound is that of the same density. A prior in
     numbers is the wrong twin."""
     x = made(80, ITEMS, 2, biased, seed=3)
     result = []

@@ -111,7 +111,7 @@ def test_the_guard_keeps_matrices_in_their_cone():
 
 
 def test_the_guard_takes_no_more_than_it_must():
-    """Where it acts, the border of what is left is reached."""
+    """The border of what is left is reached where it acts."""
     sure, noise = adversarial(np.random.default_rng(2), 2000, 3)
     share = share_of_matrices(sure, noise)
     more = np.minimum(1.0, 1.01 * share)[:, None, None]

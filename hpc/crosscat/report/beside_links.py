@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.traits import TELLING
+from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE
 
 
 class BesideLinks:
@@ -32,7 +32,7 @@ class BesideLinks:
         place = {name: i for i, name in enumerate(names)}
         for (a, b), both in self._both.items():
             of_a, of_b = (_divergences(self._codes[name], z, n) for name in (a, b))
-            follows = _divergences(both, z, n) - np.maximum(of_a, of_b) < TELLING
+            follows = _divergences(both, z, n) - np.maximum(of_a, of_b) < MIN_DIVERGENCE
             for name, less in ((a, of_a < of_b), (b, of_a >= of_b)):
                 if name in place:
                     result[place[name]] |= follows & less

@@ -9,7 +9,7 @@ from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.text import counted, percent
 
-VIEWS_SAID = 3  # views whose levels the verdict describes
+VIEWS_LISTED = 3  # views whose levels the verdict describes
 NAMES_SAID = 8  # most groups of a level that the verdict names
 JOINED = 3  # most groups of a coarser level that it names, in the first view
 NAMED = 3  # columns named per view
@@ -34,12 +34,12 @@ def sentences(p: RunSummary) -> list[str]:
         return [groups.NOWHERE]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
-    for i, view in enumerate(views[:VIEWS_SAID]):
-        spelled_out = 1 if p.run.several else groups.SAID
+    for i, view in enumerate(views[:VIEWS_LISTED]):
+        spelled_out = 1 if p.run.several else groups.SPELLED_OUT
         first, *more = _with_names(view, groups.in_words(view.levels, spelled_out, summaries=False), JOINED * (not i))
         where = f"View {view.number} ({first_columns(view)}): " if p.run.several else ""
         lines += [f"{where}{first}", *more]
-    left = len(views) - VIEWS_SAID
+    left = len(views) - VIEWS_LISTED
     return [*lines, f"{counted(left, 'more view')} with groups below."] if left > 0 else lines
 
 

@@ -24,7 +24,7 @@ from mpibayes.text import counted, enumerated
 
 COMPARED = 12  # most groups of a level named by contrast with each other; more are contrasted with all rows
 DETAILED = 8  # most groups of a level for which the page shows all columns
-SAID = 3  # levels in sentences, per kind
+SPELLED_OUT = 3  # levels in sentences, per kind
 REST = "all other rows"
 BEFORE = dict(pairwise(reversed(OFFERED)))  # the next smaller number of groups offered
 NOWHERE = "No natural groups of rows in any view: whatever their number, another run would draw other lines."
@@ -126,7 +126,7 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
     return next((shown for shown in levels if shown.level is level), None)
 
 
-def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: bool = True) -> list[str]:
+def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summaries: bool = True) -> list[str]:
     """Say which levels can be used: natural ones, the first `spelled_out` in a sentence each, then usable ones. Without
     summaries, usable ones only if none is natural, and not how far they are from natural."""
     of = [shown.level for shown in levels]

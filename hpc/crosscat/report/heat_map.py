@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
-from mpibayes.hpc.crosscat.report.traits import TELLING
+from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE
 from mpibayes.hpc.report.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
 
@@ -86,7 +86,9 @@ def heat_map(
     for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
         axes.text(x, -0.08, word, ha="right", va="bottom", fontsize=8, color=FAINT)
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
-    telling = {c.title for c in of if np.any(c.divergence[: len(sizes)] >= TELLING)}  # of a column with atoms, one part
+    telling = {
+        c.title for c in of if np.any(c.divergence[: len(sizes)] >= MIN_DIVERGENCE)
+    }  # of a column with atoms, one part
     n_shown, n_columns = len({c.title for c in shown}), len({c.title for c in of})
     alike = n_columns - len(telling)
     words = (
@@ -106,7 +108,7 @@ def _of(shown: int, n: int) -> str:
 
 def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
     """Return colour and lines of text of one cell. A cell much like all rows stays empty."""
-    if c.divergence[k] < TELLING or (c.missing[k] > 0.5 and c.missing_divergence[k] < TELLING):
+    if c.divergence[k] < MIN_DIVERGENCE or (c.missing[k] > 0.5 and c.missing_divergence[k] < MIN_DIVERGENCE):
         return EMPTY, []
     if c.missing[k] > 0.5:
         return "#c9ccd3", ["missing", percent(c.missing[k])]

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
-from mpibayes.hpc.crosscat.report.traits import TELLING, Trait, trait
+from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE, Trait, trait
 from mpibayes.hpc.report.document import Levels, Numbers
 
 MOST_LEVELS = 24  # most levels kept per column
@@ -61,6 +61,6 @@ def most_telling(
     traits: list[dict[int, Trait]] = [{} for _ in clusters]
     for i, column in enumerate(profiles()):
         for place, k in zip(*np.nonzero(order == i)):
-            if apart[i, k] >= TELLING:
+            if apart[i, k] >= MIN_DIVERGENCE:
                 traits[k][int(place)] = trait(column, int(clusters[k]))
     return [[of_cluster[place] for place in sorted(of_cluster)] for of_cluster in traits]

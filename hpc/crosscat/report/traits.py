@@ -17,7 +17,7 @@ from mpibayes.io.clock import around
 from mpibayes.io.recording import ANOTHER
 from mpibayes.text import factor, percent, spread
 
-TELLING = 0.1  # nats: least divergence of a column that characterises a cluster
+MIN_DIVERGENCE = 0.1  # nats: least divergence of a column that characterises a cluster
 TRAITS = 5  # columns named for each cluster
 NAMING = 2  # of them that are in its name
 MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # most in the picture, which has to fit a screen
@@ -118,7 +118,7 @@ def traits_of(
     """Return the traits that distinguish cluster k (of those shown) from the other clusters and from all rows, in order
     of what each adds. repeated (C, K'): columns that follow from others there (`beside_links`)."""
     new = np.ones(len(columns), bool) if repeated is None else ~repeated[:, k]
-    least = TELLING if len(columns) > 1 else 0.0  # the clusters of a single column are ranges
+    least = MIN_DIVERGENCE if len(columns) > 1 else 0.0  # the clusters of a single column are ranges
     telling = [c for c, is_new in zip(columns, new) if is_new and c.divergence[k] >= least]
     others = [i for i in range(len(columns[0].divergence)) if i != k] if columns else []
     named: list[Trait] = []
@@ -138,7 +138,7 @@ def picture(
     """Return the columns for a picture of the largest clusters, all pairs of clusters counting equally. traits: of each
     cluster; the columns that name most clusters are in the picture, so that it shows what their names say."""
     n = min(len(columns[0].divergence), MANY_CLUSTERS)
-    telling = [c for c in columns if np.any(c.divergence[:n] >= TELLING)]
+    telling = [c for c in columns if np.any(c.divergence[:n] >= MIN_DIVERGENCE)]
     telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
     pairs = [(i, j) for i in range(n) for j in range(i)]
     ordered = order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)

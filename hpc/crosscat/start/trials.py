@@ -34,7 +34,7 @@ PAIRS = 3  # pairs of views considered for a merge
 CUTS, MOST_CUTS = 32, 3  # branches of columns considered for a view of their own, and those that are tried
 TARGETS = 2  # views that a unit may go to, if its own view explains it by less than LOOSE nats per row; else one
 # In nats per row:
-TELLING = 1.5e-3  # least gain of a change
+MIN_GAIN = 1.5e-3  # nats a row: least gain of a change
 PATIENCE = 0.02  # most loss that a change may show before its trial
 OF_VIEWS = 0.1  # PATIENCE for whole views, whose rows must adapt more
 CLOSE = 0.01  # most loss after a trial that earns more cycles
@@ -109,8 +109,8 @@ class Trials:
                     chain.cycle()
             worth = self._worth(trials)
             ranked = sorted(trials, key=lambda change: -worth[change])
-            if worth[ranked[0]] > TELLING:
-                self._take({change: trials[change] for change in ranked if worth[change] > TELLING})
+            if worth[ranked[0]] > MIN_GAIN:
+                self._take({change: trials[change] for change in ranked if worth[change] > MIN_GAIN})
                 return True
             trials = {change: trials[change] for change in ranked[:FEW] if worth[change] > -CLOSE}
         return False
@@ -208,7 +208,7 @@ class Trials:
             others = sorted((v for v in range(len(score)) if v != home), key=lambda v: -score[v][unit])
             for there in others[: TARGETS if added_here < alone[unit] + LOOSE * n else 1]:
                 added_there = self._added(unit, there, now)
-                doubt = DOUBT * n if max(added_here, added_there) < alone[unit] + TELLING * n else 0.0
+                doubt = DOUBT * n if max(added_here, added_there) < alone[unit] + MIN_GAIN * n else 0.0
                 new = [(np.sort(np.append(now.units[there], unit)), now.partitions[there])]
                 if len(left):
                     new.append((left, now.partitions[home]))

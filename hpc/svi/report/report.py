@@ -23,7 +23,7 @@ SHOWN = 30  # components on paper, heaviest first
 SHOWN_COLUMNS = 60  # most columns of the table of means; beyond, components.csv
 SHOWN_ROWS = 4000  # rows in the picture
 NAMED = 3  # columns that name a component
-TELLING = 0.5  # standard deviations: a mean closer to that of all rows is not reported
+MIN_DISTANCE = 0.5  # standard deviations: a mean closer to that of all rows is not reported
 FIELDS = (
     Field("#", "whole"), Field("component", "text", "the columns whose means are farthest from all rows"),
     Field("weight", "share", digits=4), Field("rows", "whole", "of which it is the most probable component"),
@@ -85,7 +85,7 @@ def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:
 def _title(p: RunSummary, c: ComponentLine) -> str:
     """Name a component by the means farthest from those of all rows."""
     apart = _apart(p, c)
-    most = [d for d in np.argsort(-apart, kind="stable")[:NAMED].tolist() if apart[d] >= TELLING]
+    most = [d for d in np.argsort(-apart, kind="stable")[:NAMED].tolist() if apart[d] >= MIN_DISTANCE]
     return ", ".join(f"{p.run.cells.columns[d].name} {c.mean[d]:.3g}" for d in most) or "near the middle of all rows"
 
 

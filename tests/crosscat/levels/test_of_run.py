@@ -301,7 +301,7 @@ def test_one_population_is_an_answer(run_dir):
 
 
 def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(run_dir):
-    """As long as its scores do not rise any more."""
+    """The best chain is usable if its scores do not rise any more."""
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
     view.agreement = replace(view.agreement, gap=500.0)

@@ -1,9 +1,6 @@
 import pytest
 
-from mpibayes.hpc.report import drawing
 from tests.crosscat.report.runs import make_run, write_planted
-
-png = drawing.png
 
 
 @pytest.fixture(scope="session")
@@ -18,21 +15,13 @@ def run_dir(table, tmp_path_factory):
 
 
 @pytest.fixture
-def pictures():
-    """For tests that look at a report's pictures: drawing is most of its time."""
-
-
-@pytest.fixture
 def no_more_pictures(monkeypatch):
-    """For tests that have looked, and go on to other claims: called, it ends the drawing."""
+    """Return a function that ends the drawing, for tests that have looked and go on to other claims."""
     return lambda: monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
 
 
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
-    """None where no test looks, and all but the first at a third of the resolution and without a layout."""
-    if "pictures" not in request.fixturenames:
+    """Make reports without pictures in tests that do not look at them."""
+    if not {"pictures", "small_pictures"} & set(request.fixturenames):
         monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
-    if "whole" not in request.node.name:
-        monkeypatch.setattr(drawing, "DPI", 50)
-        monkeypatch.setattr(drawing, "png", lambda figure: figure.set_layout_engine("none") or png(figure))

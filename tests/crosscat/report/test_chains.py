@@ -389,7 +389,7 @@ def test_one_chain_is_to_be_compared_with_another():
 
 
 def test_a_chain_that_was_not_started_is_started_by_the_same_command():
-    """And by no new run of as many chains as this one is to have."""
+    """The advice is no new run of as many chains as this one is to have."""
     made, of = kept_chains(1)
     result = remedies.advise(made, of, [], ENDED, missing=["1 of the 2 chains has not been started: run it"])
     assert result.steps == ["1 of the 2 chains has not been started: run it."] and not result.commands

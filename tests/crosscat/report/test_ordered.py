@@ -69,16 +69,16 @@ def test_the_picture_shows_the_run_that_is_named():
     assert _cell(made, 0, looks, looks)[1] == ["4 or 5", "69 %"]
 
 
-@pytest.mark.parametrize("said", [None, True, False])
-def test_a_distribution_is_in_order(said):
-    """As the import recorded it; where it recorded nothing, by the bands that the levels are."""
-    levels = ("5-9", "20-29", "10-19") if said else ("20-29", "5-9", "10-19")
-    column = Column("age", "categorical", "codes8", 0, levels, ordered=said)
+@pytest.mark.parametrize("ordered", [None, True, False])
+def test_a_distribution_is_in_order(ordered):
+    """The order is the one that the import recorded; else that of the bands that the levels are."""
+    levels = ("5-9", "20-29", "10-19") if ordered else ("20-29", "5-9", "10-19")
+    column = Column("age", "categorical", "codes8", 0, levels, ordered=ordered)
     codes = np.array([levels.index(text) for text in ("20-29", "20-29", "5-9")])
     result = in_words([column], {"age": codes})
     assert [part.split()[0] for part in result.split(", ")] == {
         None: ["5-9", "10-19", "20-29"], True: ["5-9", "20-29", "10-19"], False: ["20-29", "5-9", "10-19"],
-    }[said]  # fmt: skip
+    }[ordered]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(5))

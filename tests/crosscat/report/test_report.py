@@ -121,7 +121,7 @@ def test_an_early_look_without_a_status(short, run_dir):
 
 
 def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tmp_path):
-    """It was stopped in its search, say."""
+    """A chain that was stopped in its search, say."""
     folder = make_run(tmp_path / "run", table, chains=2)
     shutil.rmtree(folder / "chain-2" / "trace")
     text = " ".join(run_report(folder)[1].split())
@@ -140,7 +140,7 @@ def test_held_out_rows_have_a_score_before_it_is_averaged(run_dir):
 
 
 def test_the_representative_has_the_least_loss(run_dir):
-    """Against the definition, on all rows: the table is smaller than the number of probe rows."""
+    """Compare with the definition, on all rows: the table is smaller than the number of probe rows."""
     run = Posterior([run_dir])
     kept = run.kept()
     (r,) = representatives(run, kept).views
@@ -151,7 +151,7 @@ def test_the_representative_has_the_least_loss(run_dir):
     assert np.all(np.diff(r.sizes) <= 0)
 
 
-def test_several_chains(table, tmp_path, pictures, no_more_pictures):
+def test_several_chains(table, tmp_path, small_pictures, no_more_pictures):
     run = make_run(tmp_path / "a", table, chains=2, labels=2)
     _, printed, summary = run_report(run)
     assert "2 chains" in printed and len(summary["runs"]) == 2 and summary["kept_draws"] == 30
@@ -207,7 +207,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
 
 
-def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, pictures, no_more_pictures):
+def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, small_pictures, no_more_pictures):
     run = make_run(tmp_path / "a", table, burn_in=25, **ANNEALED)
     folder, printed, summary = run_report(run)
     trace = read_trace(run)
@@ -234,7 +234,7 @@ def test_a_chain_that_still_grows_has_no_report(table, tmp_path):
 
 
 @pytest.mark.thorough
-def test_chains_with_and_without_growth(table, tmp_path, pictures):
+def test_chains_with_and_without_growth(table, tmp_path, small_pictures):
     grown = make_run(tmp_path / "grown", table, burn_in=25, **ANNEALED)
     plain = make_run(tmp_path / "plain", table, burn_in=5)
     folder, printed, summary = run_report([plain, grown])
@@ -254,7 +254,7 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
         Posterior([run_dir, rows])
 
 
-def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
+def test_without_likelihood_there_are_no_profiles(table, tmp_path, small_pictures):
     text = "[model]\nfamily = 'mixture'\nlikelihood = false\n"
     run = make_run(tmp_path / "a", table, cycles=15, burn_in=5, text=text)
     folder, printed, summary = run_report(run)
@@ -283,7 +283,7 @@ def test_few_draws_are_called_few(table, tmp_path):
     assert summary["kept_draws"] == 1 and "only 1 draw of the labels kept" in printed.replace("\n", " ")
 
 
-def test_no_draws_leave_the_trace(table, tmp_path, pictures):
+def test_no_draws_leave_the_trace(table, tmp_path, small_pictures):
     run = make_run(tmp_path / "a", table, cycles=12, burn_in=4, keep=False)
     _, printed, summary = run_report(run)
     assert summary["pictures"] == ["trace.png"] and "clusters cannot be shown" in printed.replace("\n", " ")
@@ -384,7 +384,7 @@ def opening(run_dirs, width=100, **options):
     return paper.getvalue(), parts_of(text), text
 
 
-def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path, pictures):
+def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path, small_pictures):
     printed, parts, text = opening(run_dir, out=tmp_path / "r")
     lines = printed.splitlines()
     assert len(lines) <= 40 and "read this with care" in lines[0]

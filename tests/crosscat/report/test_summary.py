@@ -223,7 +223,7 @@ def test_small_clusters_of_noise_are_not_characterised():
     z = np.repeat(np.arange(41), [4000, *[20] * 40])
     columns, rows = table_from_arrays([("x", "real", g.normal(size=len(z)), None)])
     *_, (made,) = profiles_of(columns, rows, z)
-    assert np.median(made.divergence[1:]) < traits.TELLING
+    assert np.median(made.divergence[1:]) < traits.MIN_DIVERGENCE
 
 
 def test_clusters_that_share_a_repeated_value_do_not_differ():
@@ -233,7 +233,7 @@ def test_clusters_that_share_a_repeated_value_do_not_differ():
     x[z == 2] = np.random.default_rng(8).gamma(2.0, 3000.0, 200)
     columns, rows = table_from_arrays([("gains", "real", x, None)])
     *_, (made,) = profiles_of(columns, rows, z)
-    assert made.divergence[1] < traits.TELLING < made.divergence[2]
+    assert made.divergence[1] < traits.MIN_DIVERGENCE < made.divergence[2]
 
 
 def test_columns_that_tell_the_same_story_are_named_once():

@@ -57,7 +57,7 @@ def test_a_column_with_atoms_is_one_line(made):
 
 
 def test_a_cluster_has_one_name(made, monkeypatch):
-    """On the terminal, in report.txt, on the page, in summary.json."""
+    """The name is the same on the terminal, in report.txt, on the page and in summary.json."""
     folder, printed = made
     clusters = json.loads((folder / "summary.json").read_text())["clusters"]
     text = (folder / "report.txt").read_text()
@@ -134,7 +134,7 @@ def test_commands_of_the_report_work_as_they_are_printed(tmp_path, n_chains, cap
 
 
 def test_a_name_of_ten_thousand_letters_is_cut_where_people_read_it():
-    """In texts and in the picture, whose size grows with it; programs have it whole."""
+    """Cut in texts and in the picture, whose size grows with it; whole for programs."""
     name, level = "x" * 10_000, "y z" * 3000
     profile = ColumnProfile(
         name, name, "categorical", np.array([2.0, 2.0]), np.zeros(2), np.zeros(2), 0.0, 1.0, np.ones((2, 2)),

@@ -25,14 +25,8 @@ def runs(table, tmp_path_factory):
     }
 
 
-@pytest.fixture
-def pictures():
-    """Enable drawing in tests that look at a report's pictures: drawing takes most of the time."""
-
-
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
-    """Draw no pictures unless a test looks at them, and at a third of the resolution elsewhere."""
-    if "pictures" not in request.fixturenames:
+    """Make reports without pictures in tests that do not look at them."""
+    if "small_pictures" not in request.fixturenames:
         monkeypatch.setattr("mpibayes.hpc.regression.report.report._figures", lambda posterior: [])
-    monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)

@@ -165,7 +165,7 @@ def test_a_predictor_with_an_indicator_may_lack(runs, tmp_path):
 
 
 def test_the_response_is_completed(runs, new, tmp_path):
-    """In its gaps, or in a column of its own; how sure that is stands beside."""
+    """The response is filled in its gaps, or in a column of its own, with its probability beside it."""
     given = list(csv.reader(new[0].read_text().splitlines()))
     place = given[0].index("bought")
     for row in given[1:31]:
@@ -218,7 +218,7 @@ def test_a_regression_has_no_clusters(runs, tmp_path):
 
 
 def test_a_summary_of_exported_draws_has_no_gaps(runs, tmp_path):
-    """As an R-hat of what is fixed would be; burn-in is in groups of its own."""
+    """An R-hat of a constant would be a gap; burn-in is in groups of its own."""
     for name, run in runs.items():
         export(run, "arviz", tmp_path / f"{name}.h5", burn_in=7800)
         data = arviz.from_netcdf(tmp_path / f"{name}.h5")

@@ -25,7 +25,7 @@ def run_report(run_dirs, **options):
     return folder, paper.getvalue(), json.loads((folder / "summary.json").read_text())
 
 
-def test_the_whole_report(runs, tmp_path, pictures):
+def test_the_whole_report(runs, tmp_path, small_pictures):
     folder, printed, summary = run_report(runs["logistic"], out=tmp_path / "r")
     files = {"report.html", "report.txt", "summary.json", "coefficients.csv"}
     assert {p.name for p in folder.iterdir()} == files | set(summary["pictures"])
@@ -107,7 +107,7 @@ def test_burn_in_and_one_chain_of_two(runs, tmp_path):
         run_report(runs["softmax"], out=tmp_path / "s", burn_in=8000)
 
 
-def test_a_short_run_is_told(table, tmp_path, pictures):
+def test_a_short_run_is_told(table, tmp_path, small_pictures):
     run = make_run(tmp_path / "a", table, "logistic", cycles=12, burn_in=8, heldout="None")
     *_, summary = run_report(run)
     assert any("too few draws" in w for w in summary["warnings"]) and any("too short" in w for w in summary["warnings"])
