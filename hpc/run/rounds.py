@@ -5,8 +5,8 @@ rows of a survey they never did, while scores settled after 197 to 1,184. So a r
 
 A round ends at the next check of `hpc/settled.py`, so rounds grow by a fourth; before the first check there are two
 short ones, after which a report can have an early look. Each chain makes the first one as soon as it has left its
-search, so that the first report does not wait for the searches of all chains. The draws are the same as without rounds, and the
-judgement depends on the traces alone: a resumed run ends at the same cycle.
+search, so that the first report does not wait for the searches of all chains. The draws are the same as without
+rounds, and the judgement depends on the traces alone: a resumed run ends at the same cycle.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from mpibayes.text import counted, percent
 ALIKE = 0.9  # least adjusted Rand index of groupings that differ only in details
 MATCHED = 0.5  # least overlap of a natural group with its match in each chain's tree; the index misses small groups
 LARGEST = 0.7  # largest share of the rows in one group of a usable level
-LEAST = 5  # least mean number of rows in the groups of a natural or usable level: smaller ones are rows, not kinds of rows
+LEAST = 5  # least mean number of rows in the groups of a natural or usable level: fewer are single rows, not a kind
 
 
 @dataclass(frozen=True, eq=False)  # == of arrays is not a single bool

@@ -135,7 +135,7 @@ def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tm
         report(folder)
     for chain in ("chain-1", "chain-2"):
         shutil.rmtree(folder / chain / DRAWS)
-    with pytest.raises(ConfigError, match="nothing was kept yet: .* mpibayes status "):
+    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes status "):
         Posterior([folder]).require_kept()
 
 
