@@ -207,6 +207,7 @@ class Posterior(KeptChains, Tallies):
         """Return the kept draws. Raises ConfigError if there are none."""
         kept = self.kept()
         if not kept:
+            self.require_begun()
             raise ConfigError(
                 f"{self.chains[0].home}: no draw of the labels was kept after burn-in; continue the run, give a "
                 "smaller --burn-in, or lower output.labels"

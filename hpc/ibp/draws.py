@@ -172,6 +172,7 @@ class Posterior(KeptChains):
         """Return the kept draws; raises ConfigError if there are none."""
         kept = self.kept()
         if not kept:
+            self.require_begun()
             raise ConfigError(
                 f"{self.chains[0].home}: no draw of the features was kept after burn-in; continue the run, give a "
                 "smaller --burn-in, or lower output.labels"

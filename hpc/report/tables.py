@@ -13,7 +13,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain, begun
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
 from mpibayes.hpc.report.document import GOOD, Facts, Section, Traces, on_paper
-from mpibayes.hpc.run.status import read_status
+from mpibayes.hpc.run.status import at_work, read_status
 from mpibayes.hpc.scalar import Scalar, shown
 from mpibayes.hpc.settled import Judgement
 from mpibayes.io.files import chain_directories
@@ -96,11 +96,13 @@ def not_started(chains: Sequence[Chain]) -> Lines:
     """Lines on planned chains of a run that have no cycles yet."""
     lines = []
     for home, planned in {c.home: c.config.run.chains for c in chains}.items():
-        there = len(begun(home)) or len(chain_directories(home))
+        folders = begun(home) or chain_directories(home)
+        there = len(folders)
         if there < planned:
             have = "has" if planned - there == 1 else "have"
             missing = f"{planned - there} of the {planned} chains of {home} {have} no cycles yet"
-            lines.append(("missing", f"{missing}: run the same command again"))
+            what = "ask again later" if any(map(at_work, folders)) else "run the same command again"
+            lines.append(("missing", f"{missing}: {what}"))
     return lines
 
 

@@ -4,8 +4,9 @@ Clusters of real tables seldom settle: in two chains of 2,000 cycles on iris, pe
 rows of a survey they never did, while scores settled after 197 to 1,184. So a run may end by its scores alone.
 
 A round ends at the next check of `hpc/settled.py`, so rounds grow by a fourth; before the first check there are two
-short ones, after which a report can have an early look at all chains. The draws are the same as without rounds, and the
-judgement depends on the traces alone: a resumed run ends at the same cycle.
+short ones, after which a report can have an early look. Each chain makes the first one as soon as it has left its
+search, so that the first report does not wait for the searches of all chains. The draws are the same as without
+rounds, and the judgement depends on the traces alone: a resumed run ends at the same cycle.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _rounds(groups: Groups, config: Config, mine: Sequence[ChainRun]) -> Judgeme
     def stopped() -> str | None:
         return mine[0].clock.stop_reason()
 
-    if not groups.all_done(lambda: _open(mine), "start its chains", stopped):
+    if not groups.all_done(partial(_open, groups.comm, config, mine), "start its chains", stopped):
         return None
     while True:
         done = min(groups.world.collect(min(chain.chain.cycles for chain in mine)))
@@ -93,12 +94,16 @@ def _ends(config: Config, judgement: Judgement) -> bool:
     return judgement.settled or scores
 
 
-def _open(chains: Sequence[ChainRun]) -> bool:
-    """Start or resume the chains; False if it was time to stop."""
+def _open(comm: Communicator, config: Config, chains: Sequence[ChainRun]) -> bool:
+    """Start or resume the chains, each up to its first checkpoint: a report need not wait for the searches of the
+    others. False if it was time to stop."""
+    first = min(EARLY[0], config.run.cycles)
     for chain in chains:
         if not chain.open():
             return False
         chain.rest()
+        if not _round(comm, [chain], first):
+            return False
     return True
 
 

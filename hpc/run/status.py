@@ -18,7 +18,7 @@ from typing import Any
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
-from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, read_provenance
+from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance
 from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
@@ -30,6 +30,7 @@ NAME = "status.json"
 AT_WORK = ("running", "waiting")  # states of a run whose process exists
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
+SEARCHING = "no chain has a cycle yet; each begins with a search for its start, of seconds to minutes"
 CLOCKS_S = 5.0  # larger than differences between clocks of a cluster's hosts
 WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards", "grown")
 NUMBERS = ("seconds_per_cycle", "rows_per_second", "eta_s", "elapsed_s")
@@ -78,6 +79,15 @@ def is_stopped(run_dir: str | Path) -> bool:
         return read_status(run_dir).get("state") == "stopped"
     except MpibayesError:
         return False
+
+
+def at_work(run_dir: str | Path) -> bool:
+    """True if a chain's process may still exist, according to its status. Never fails."""
+    try:
+        status = read_status(run_dir)
+    except MpibayesError:
+        return False
+    return status.get("state") in AT_WORK and liveness(status)[0] is not False
 
 
 def cycles_done(run_dir: str | Path) -> int:
@@ -137,6 +147,8 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
     for directory in directories:
         if came.get("message") or ((several or came) and not (directory / NAME).exists()):
             status: dict[str, Any] = {"state": "not started", **came}
+        elif (directory / RESOLVED).exists() and not (directory / NAME).exists():
+            status = {"state": "not started", "message": SEARCHING}
         else:
             status = read_status(directory)
         alive, age = liveness(status)

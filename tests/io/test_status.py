@@ -130,6 +130,9 @@ def test_refusals(tmp_path):
         show_status(tmp_path / "absent")
     with pytest.raises(ConfigError, match="no run was started in this directory"):
         show_status(tmp_path)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "config.resolved.toml").write_text("")
+    assert "not started" in shown(tmp_path / "begun") and "search for its start" in shown(tmp_path / "begun")
     for text in ("{", "", "[1]"):
         (tmp_path / "status.json").write_text(text)
         with pytest.raises(DataError, match=r"status\.json: damaged"):

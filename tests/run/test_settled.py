@@ -140,6 +140,33 @@ def test_checks_grow_by_a_fourth():
     assert checks == [100, 125, 157, 197, 247, 309, 387, 484, 605] and next_check(605) == 757
 
 
+def test_a_chain_has_its_first_checkpoint_before_the_next_one_searches():
+    """A report need not wait for the searches of all chains."""
+    steps = []
+
+    class Recorded:
+        def __init__(self, number):
+            self.number, self.chain = number, SimpleNamespace(cycles=0)
+
+        def open(self):
+            steps.append((self.number, "open"))
+            return True
+
+        def advance(self, cycles):
+            steps.append((self.number, cycles))
+            self.chain.cycles = cycles
+            return True
+
+        def wake(self):
+            pass
+
+        rest = wake
+
+    config = SimpleNamespace(run=SimpleNamespace(cycles=2000))
+    assert rounds._open(None, config, [Recorded(1), Recorded(2)])
+    assert steps == [(1, "open"), (1, 20), (2, "open"), (2, 20)]
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 CONFIG = """

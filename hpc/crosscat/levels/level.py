@@ -26,6 +26,7 @@ from mpibayes.text import counted, percent
 ALIKE = 0.9  # least adjusted Rand index of groupings that differ only in details
 MATCHED = 0.5  # least overlap of a natural group with its match in each chain's tree; the index misses small groups
 LARGEST = 0.7  # largest share of the rows in one group of a usable level
+LEAST = 5  # least mean number of rows in the groups of a natural or usable level: fewer are single rows, not a kind
 
 
 @dataclass(frozen=True, eq=False)  # == of arrays is not a single bool
@@ -60,11 +61,16 @@ class Level:
 
     @property
     def natural(self) -> bool:
-        return bool(min(self.agree, self.by_itself) >= ALIKE and self.matched >= MATCHED)
+        return bool(min(self.agree, self.by_itself) >= ALIKE and self.matched >= MATCHED and self.coarse)
 
     @property
     def usable(self) -> bool:
-        return bool(self.agree >= ALIKE and self.largest <= LARGEST)
+        return bool(self.agree >= ALIKE and self.largest <= LARGEST and self.coarse)
+
+    @property
+    def coarse(self) -> bool:
+        """True if groups have at least LEAST rows on average."""
+        return bool(self.rows.sum() >= LEAST * self.n)
 
     @property
     def largest(self) -> float:
@@ -82,6 +88,8 @@ class Level:
             return f"{chosen}, though {same.replace('the chains', 'these chains')}."
         if self.agree < ALIKE:
             why = f"the chains do not agree on them (adjusted Rand index {self.agree:.2f})"
+        elif not self.coarse:
+            why = f"fewer than {LEAST} rows a group, on average"
         else:
             why = f"one group has {percent(self.largest)} of the rows"
         return f"{counted(self.n, 'group')}: not usable: {why}."

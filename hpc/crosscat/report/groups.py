@@ -133,7 +133,7 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summa
     if not of:
         return []
     if not of[0].judged:
-        return [f"Groups from 2 to {of[-1].n}. One chain: not judged. With run.chains = 2 they would be."]
+        return [f"Groups from 2 to {of[-1].n}. One chain: not judged."]
     first = first_level(of)
     natural = sorted((level for level in of if level.natural), key=lambda level: level is not first)  # sorted is stable
     usable = [level for level in of if level.usable and not level.natural]

@@ -137,6 +137,18 @@ def test_one_chain_is_not_judged():
     assert str(level) == "3 groups. One chain: not judged."
 
 
+def test_groups_of_a_few_rows_are_no_finding():
+    """Thirty rows in ten clear groups of three, on which all chains agree, and in five of six."""
+    g = np.random.default_rng(5)
+    z = np.arange(30) % 10
+    code = [(z + 3 * (z // 2) * j) % 10 for j in range(4)]
+    by = judged_by([g.permutation(10)[z] for _ in range(8)], [0] * 4 + [1] * 4, code)
+    level = judged(*by, 10)
+    assert level.agree == level.by_itself == level.matched == 1.0 and not (level.natural or level.usable)
+    assert str(level) == "10 groups: not usable: fewer than 5 rows a group, on average."
+    assert judged(*by, 5).usable
+
+
 def test_what_is_said_of_a_level():
     _, by = simulated(1)
     words = {n: str(level) for n in range(2, 9) if (level := judged(*by, n)) is not None}

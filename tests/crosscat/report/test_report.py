@@ -25,6 +25,7 @@ from mpibayes.hpc.report.page.page import page
 from mpibayes.hpc.report.text import text_of
 from mpibayes.hpc.results.report import report
 from mpibayes.hpc.run.status import write_status
+from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.runs import make_run, planted, write_planted
@@ -126,9 +127,16 @@ def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tm
     shutil.rmtree(folder / "chain-2" / "trace")
     text = " ".join(run_report(folder)[1].split())
     assert "1 of the 2 chains of" in text and "has no cycles yet: run the same command again" in text
+    write_status(folder / "chain-1", {"state": "running"})
+    text = " ".join(run_report(folder)[1].split())
+    assert "has no cycles yet: ask again later" in text and "run the same command" not in text
     shutil.rmtree(folder / "chain-1" / "trace")
     with pytest.raises(ConfigError, match="nothing was kept yet"):
         report(folder)
+    for chain in ("chain-1", "chain-2"):
+        shutil.rmtree(folder / chain / DRAWS)
+    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes status "):
+        Posterior([folder]).require_kept()
 
 
 def test_held_out_rows_have_a_score_before_it_is_averaged(run_dir):
