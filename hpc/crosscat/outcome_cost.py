@@ -42,6 +42,8 @@ def time_coefficients(mixture: Mixture) -> Coefficients:
     """Time draws of the coefficients, with all rows and with no row in a cluster; the chain is useless afterwards."""
     outcome, seconds = mixture.outcome, []
     assert outcome is not None
+    if outcome.fireflies is not None:
+        outcome.fireflies.freeze(mixture.view.z)
     for z in (mixture.view.z, [np.full_like(of, -1) for of in mixture.view.z]):
         took = []
         for _ in range(TIMED):
