@@ -32,9 +32,7 @@ def points_of(outcome: Outcome | None) -> dict[int, dict[str, np.ndarray]]:
     return {shard.index: {POINTS: of} for shard, of in zip(outcome.shards, outcome.fireflies.points)}
 
 
-def restore(
-    outcome: Outcome | None, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]
-) -> None:
+def restore(outcome: Outcome | None, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
     """Restore an outcome's state from a checkpoint."""
     if outcome is None:
         return

@@ -56,7 +56,8 @@ class Outcome:
     ):
         self.comm, self.shards, self.answers, self.n_shards = comm, shards, answers, n_shards
         self.law, self.seed, self.chain, self.entry = law, seed, chain, entry
-        self.steps, self.fireflies = steps, None  # type: int, Fireflies | None
+        self.steps = steps
+        self.fireflies: Fireflies | None = None
         self.theta, self.beta = law.mean[None].copy(), np.zeros(len(law.covariate_sd))
         self.accepted = np.nan  # probability of the last trajectory, on root
         self.log_likelihood = np.nan  # on root

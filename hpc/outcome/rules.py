@@ -73,7 +73,7 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
         _check_values(outcome, likelihood, report)
         if outcome.kernel == "firefly" and likelihood not in BOUNDS:
             which = " and ".join(BOUNDS)
-            what = f"{shown(likelihood)} has no quadratic lower bound, which \"firefly\" needs; {which} have"
+            what = f'{shown(likelihood)} has no quadratic lower bound, which "firefly" needs; {which} have'
             report.add(("outcome", "kernel"), f'{what}. Set kernel = "hmc"')
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:

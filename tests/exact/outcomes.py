@@ -52,8 +52,9 @@ def answers_of(of: dict) -> Answers:
 
 
 def sampler(
-    comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, firefly: int = 0, reach: float = 1.5, **settings
-) -> Mixture:
+    comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, firefly: int = 0,
+    reach: float = 1.5, **settings,
+) -> Mixture:  # fmt: skip
     """The program's mixture of a target, with its outcome, started; only sweeps, unless `split_merge` is set.
 
     firefly: updates a cycle by Firefly Monte Carlo, with points of mean `reach` that do not depend on the chain; 0: by

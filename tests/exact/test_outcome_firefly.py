@@ -178,7 +178,8 @@ def test_wrong_brightness_is_rejected(wrong):
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients included."""
-    here, alone = (outcomes.sampler(comm, "miss5", 3, seed(21), firefly=3, split_merge=1) for comm in (world(), serial()))
+    of = "miss5", 3, seed(21)
+    here, alone = (outcomes.sampler(comm, *of, firefly=3, split_merge=1) for comm in (world(), serial()))
     for _ in range(12):
         here.cycle()
         alone.cycle()
