@@ -33,12 +33,11 @@ def test_law():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("steps", [1, 4])
-@pytest.mark.parametrize("n_shards", [1, 3])
+@pytest.mark.parametrize("n_shards, steps", [(1, 1), (3, 4)])
 @pytest.mark.parametrize("name", TARGETS)
 def test_law_of_every_target(name, n_shards, steps):
-    """At the size at which wrong programs are rejected."""
-    p, t = p_value(*means(serial(), name, n_shards, 100, firefly=steps))
+    cycles = 100 if name == "t4" else 60  # at least those of wrong programs
+    p, t = p_value(*means(serial(), name, n_shards, cycles, firefly=steps))
     assert p >= LEVEL, f"{name}, {n_shards} shards, {steps} steps: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
