@@ -1,7 +1,7 @@
 """A mixture with an outcome on made tables: do intervals of its coefficients cover the truth, and what does it cost?
 
     python benchmarks/outcome.py coverage [--tables 200] [--rows 2000] [--cycles 400] [--confounded] [--apart] [--keep]
-    python benchmarks/outcome.py speed [--rows 100000] [--cycles 150] [--keep]
+    python benchmarks/outcome.py speed [--rows 100000] [--cycles 150] [--steps 1 5] [--keep]
 
 A table has 33 clusters, whose sizes fall as (k + 1)^-0.7, 31 columns of 0 and 1, of which seven in ten differ between
 clusters, and three covariates, whose means differ between clusters but for the second. Log odds are theta_k ~ N(-0.8,
@@ -13,7 +13,7 @@ and how often the 90 % interval of a coefficient has the truth. Beside it the in
 true clusters. --apart: covariates are no columns of the mixture. The error of "all" is of independent intervals.
 
 speed: CPU time of a cycle with and without the outcome, from the true clusters, of a draw of all coefficients, and
-effective draws of the covariates' coefficients a CPU second.
+effective draws of the covariates' coefficients a CPU second, by Hamiltonian and by Firefly Monte Carlo.
 
 --keep writes into benchmarks/results.
 """
@@ -39,6 +39,7 @@ CLUSTERS, COLUMNS = 33, 31
 BETA = np.array([0.6, -0.4, 0.8])
 INTERVAL = 0.05, 0.95
 COVARIATES = "w0", "w1", "w2"
+WARM = 20  # cycles from the true clusters before any is timed
 RUN = """
 [data]
 table = "t.h5"
@@ -149,33 +150,40 @@ def speed(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
     import arviz
 
     cells, chains = made(given.rows, 0, True), []
-    for outcome in (False, True):
+    kinds = [("", 0), ("hmc", 1), *(("firefly", steps) for steps in given.steps)]
+    for kind, steps in kinds:
+        more = f'kernel = "{kind}"\nsteps = {steps}\n' if kind else ""
         with tempfile.TemporaryDirectory() as folder:
-            chains.append(chain(Path(folder), cells, 3, outcome, "[sampler]\nsplit_merge = 0\n").mixture)
+            chains.append(chain(Path(folder), cells, 3, bool(kind), more + "[sampler]\nsplit_merge = 0\n").mixture)
         chains[-1].start(cells[3].astype(np.int32))
-        for _ in range(4):  # labels follow the outcome from the second on
+        if kind == "firefly":
+            chains[-1].outcome.fireflies.after = WARM
+        for _ in range(WARM):  # labels follow the outcome from the second on
             chains[-1].cycle()
-    seconds, draws = np.empty((given.cycles, 3)), np.empty((given.cycles, 3))
-    outcome = chains[1].outcome
+    cycle_s, draw_s = np.empty((given.cycles, len(kinds))), np.zeros((given.cycles, len(kinds)))
+    draws = np.empty((given.cycles, len(kinds), len(BETA)))
     for i in range(given.cycles):
-        for j in (0, 1) if i % 2 else (1, 0):
+        for j in np.roll(range(len(kinds)), i):
             began = time.process_time()
             chains[j].cycle()
-            seconds[i, j] = time.process_time() - began
-        draws[i], theta, beta, law = outcome.beta, outcome.theta, outcome.beta, outcome.law
-        began = time.process_time()
-        outcome.draw(chains[1].view.z, 1_000_000 + i)
-        seconds[i, 2] = time.process_time() - began
-        outcome.theta, outcome.beta, outcome.law = theta, beta, law
-    plain, whole, coefficients = 1e3 * np.median(seconds, axis=0)
-    effective = [float(arviz.ess(draws[:, j])) / (1e-3 * whole * given.cycles) for j in range(3)]
-    line = [f"{given.rows:,}", len(outcome.theta), f"{plain:.1f}", f"{whole:.1f}", f"{coefficients:.1f}",
-            f"{(whole - coefficients) / plain:.2f}", f"{coefficients / whole:.0%}",
-            *(f"{of:.1f}" for of in effective)]  # fmt: skip
-    head = ["rows", "K", "cycle without, ms", "with, ms", "draw of coefficients, ms", "visit with / without",
+            cycle_s[i, j] = time.process_time() - began
+            if (outcome := chains[j].outcome) is None:
+                continue
+            draws[i, j], theta, beta, law = outcome.beta, outcome.theta, outcome.beta, outcome.law
+            began = time.process_time()
+            outcome.draw(chains[j].view.z, 1_000_000 + i)
+            draw_s[i, j] = time.process_time() - began
+            outcome.theta, outcome.beta, outcome.law = theta, beta, law
+    whole, drawn, lines = 1e3 * np.median(cycle_s, axis=0), 1e3 * np.median(draw_s, axis=0), []
+    for j, (kind, steps) in enumerate(kinds):
+        effective = [float(arviz.ess(of)) / (1e-3 * whole[j] * given.cycles) if kind else 0.0 for of in draws[:, j].T]
+        lines.append([kind or "no outcome", steps or "", len(chains[j].view.sizes()), f"{whole[j]:.1f}",
+                      f"{drawn[j]:.1f}", f"{(whole[j] - drawn[j]) / whole[0]:.2f}", f"{drawn[j] / whole[j]:.0%}",
+                      *(f"{of:.1f}" if kind else "" for of in effective)])  # fmt: skip
+    head = ["kernel", "steps", "K", "cycle, ms", "draw of coefficients, ms", "visit with / without",
             "share of the draw", *(f"{name}, effective draws a second" for name in COVARIATES)]  # fmt: skip
-    title = f"A cycle with an outcome and without, medians of {given.cycles}, by turns"
-    yield {"title": title, "head": head, "lines": [line], "note": ""}, {"seconds": seconds, "draws": draws}
+    title = f"A cycle with an outcome and without, {given.rows:,} rows: medians of {given.cycles}, by turns"
+    yield {"title": title, "head": head, "lines": lines, "note": ""}, {"seconds": cycle_s, "draws": draws}
 
 
 def main() -> None:
@@ -186,6 +194,7 @@ def main() -> None:
         of.add_argument("--rows", type=int, default=rows)
         of.add_argument("--cycles", type=int, default=cycles)
         of.add_argument("--keep", action="store_true")
+    verbs.choices["speed"].add_argument("--steps", type=int, nargs="+", default=[1, 5])
     verbs.choices["coverage"].add_argument("--tables", type=int, default=200)
     for switch in ("confounded", "apart"):
         verbs.choices["coverage"].add_argument(f"--{switch}", action="store_true")

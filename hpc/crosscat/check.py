@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.lines.gaps import AT_ONCE as AT_ONCE_IN_LINES
 from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
-from mpibayes.hpc.crosscat.outcome_cost import law_of, outcome_bytes, outcome_of, time_coefficients
+from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of, time_coefficients
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
@@ -82,6 +82,7 @@ def memory_per_rank(
     gaps: int = 0,
     holes: int = 0,
     outcome: Law | None = None,
+    outcome_bounds: bool = False,
 ) -> dict[str, int]:
     """Forecast resident bytes at the peak of the busiest rank, which is root, by part.
 
@@ -90,6 +91,7 @@ def memory_per_rank(
     has_views: there may be several views; `n_views` are expected, found first on `pilot_rows`.
     links: links are learned; columns have as many contexts as they may come to have. gaps: number of columns with
     missing cells that others may depend on. holes: missing cells of numbers in lines. outcome: its law, if any.
+    outcome_bounds: its rows have bounds.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte per categorical column (2 above 255 levels), 8 per real or count column
@@ -144,7 +146,7 @@ def memory_per_rank(
         + 25 * holes
         + (6 * 8 * AT_ONCE_IN_LINES if holes else 0),
         "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries) if not outcome else 0,
-        "outcome": outcome_bytes(outcome, rows, -(-n_train // n_shards), -(-heldout_rows // n_ranks)),
+        "outcome": outcome_bytes(outcome, rows, -(-n_train // n_shards), -(-heldout_rows // n_ranks), outcome_bounds),
     }
 
 
@@ -248,10 +250,11 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     columns = widest_links(data.columns, model.parents)
     gaps = sum(bool(c.levels and c.n_missing) for c in columns) if model.links_levels and not several else 0
     holes = sum(c.n_missing for c in lacking(columns))
+    of_outcome = outcome_of(examined)
     return memory_per_rank(
         columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=gaps, holes=holes,
-        outcome=law_of(outcome_of(examined)),
+        outcome=law_of(of_outcome), outcome_bounds=has_bounds(of_outcome),
     )  # fmt: skip
 
 
@@ -306,7 +309,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=sample * at_once, outcome=law_of(outcome),
+        pilot_rows=sample * at_once, outcome=law_of(outcome), outcome_bounds=has_bounds(outcome),
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}

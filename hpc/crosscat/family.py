@@ -291,6 +291,8 @@ class ViewsChain:
         for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):
             shards[shard.index]["numbers"] = mixture.linking.numbers_of(i)
         shared |= outcomes.arrays_of(mixture.outcome)
+        for i, arrays in outcomes.points_of(mixture.outcome).items():
+            shards[i] |= arrays
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
@@ -311,7 +313,7 @@ class ViewsChain:
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
         mixture.resume(int(shared["cycles"]), shared["plan"], tuple(shared["process"].tolist()))
-        outcomes.restore(mixture.outcome, shared)
+        outcomes.restore(mixture.outcome, shared, shards)
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}

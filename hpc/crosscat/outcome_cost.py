@@ -28,20 +28,27 @@ def law_of(outcome: Columns | None) -> Law | None:
     return None if outcome is None else outcome.law_of(0.0, 0.0, 0.0)
 
 
-def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int) -> int:
+def has_bounds(outcome: Columns | None) -> bool:
+    """Return True if coefficients are drawn by Firefly Monte Carlo."""
+    return outcome is not None and outcome.keys.kernel == "firefly"
+
+
+def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int, bounds: bool = False) -> int:
     """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds in
-    sweeps (8 each). Per row of one shard: coefficients proposed for a new cluster with their random numbers (24 each),
-    row number and choice (8 each)."""
+    sweeps (8 each); a bound (24) and where it touches (4). Per row of one shard: coefficients proposed for a new
+    cluster with their random numbers (24 each), row number and choice (8 each)."""
     if law is None:
         return 0
     row = 8 + 4 * (law.p - 1 + len(law.covariate_sd))
-    return (rows + heldout_rows) * row + 16 * rows + shard * (24 * law.n_fresh * law.p + 16)
+    return (rows + heldout_rows) * row + (16 + 28 * bounds) * rows + shard * (24 * law.n_fresh * law.p + 16)
 
 
 def time_coefficients(mixture: Mixture) -> Coefficients:
     """Time draws of the coefficients, with all rows and with no row in a cluster; the chain is useless afterwards."""
     outcome, seconds = mixture.outcome, []
     assert outcome is not None
+    if outcome.fireflies is not None:
+        outcome.fireflies.freeze(mixture.view.z)
     for z in (mixture.view.z, [np.full_like(of, -1) for of in mixture.view.z]):
         took = []
         for _ in range(TIMED):

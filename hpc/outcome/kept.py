@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 PREFIX = "outcome_"
 NAMES = ("theta", "beta", "law")
+POINTS = PREFIX + "points"
 
 
 def arrays_of(outcome: Outcome | None) -> dict[str, np.ndarray]:
@@ -24,7 +25,17 @@ def taken(arrays: dict[str, Any]) -> dict[str, np.ndarray] | None:
     return {name: arrays.pop(PREFIX + name) for name in NAMES} if PREFIX + NAMES[0] in arrays else None
 
 
-def restore(outcome: Outcome | None, shared: Mapping[str, Any]) -> None:
+def points_of(outcome: Outcome | None) -> dict[int, dict[str, np.ndarray]]:
+    """Return the arrays of this rank's shards: where bounds touch, once Firefly Monte Carlo has begun."""
+    if outcome is None or outcome.fireflies is None or outcome.fireflies.points is None:
+        return {}
+    return {shard.index: {POINTS: of} for shard, of in zip(outcome.shards, outcome.fireflies.points)}
+
+
+def restore(outcome: Outcome | None, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
     """Restore an outcome's state from a checkpoint."""
-    if outcome is not None:
-        outcome.restore(**{name: shared[PREFIX + name] for name in NAMES})
+    if outcome is None:
+        return
+    outcome.restore(**{name: shared[PREFIX + name] for name in NAMES})
+    if outcome.fireflies is not None and all(POINTS in shards[shard.index] for shard in outcome.shards):
+        outcome.fireflies.put([shards[shard.index][POINTS] for shard in outcome.shards])

@@ -13,6 +13,7 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(tuples)]
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 Numbers = Annotated[tuple[Number, ...], Field(min_length=1)]
 Scales = Annotated[tuple[Positive, ...], Field(min_length=1)]
+STEPS = 5  # updates of all coefficients in a cycle with kernel = "firefly"
 MOST = 16  # coefficients that are tried for a new cluster
 
 
@@ -34,7 +35,15 @@ class Outcome(Section):
         "law of the outcome; auto: logistic of two levels, poisson of counts, student-t of other numbers",
         '"auto", "logistic", "student-t", "normal" or "poisson"',
     )
-    kernel: Literal["hmc"] = key("hmc", "update of all coefficients: Hamiltonian Monte Carlo on all rows", '"hmc"')
+    kernel: Literal["hmc", "firefly"] = key(
+        "hmc",
+        "update of all coefficients: Hamiltonian Monte Carlo on all rows; firefly: on bright rows, after burn-in "
+        "(logistic and student-t)",
+        '"hmc" or "firefly"',
+    )
+    steps: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
+        "auto", f"such updates in a cycle; auto: 1, of firefly {STEPS}", '"auto" or a whole number from 1 to 1000'
+    )
     mean: Annotated[Literal["learn"] | Number | Numbers, BeforeValidator(tuples)] = key(
         "learn",
         "mean of the clusters' coefficients, the intercept first, then slopes; learn: about that of all rows",

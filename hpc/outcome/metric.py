@@ -13,12 +13,17 @@ from mpibayes.hpc.outcome.law import Law
 PRIOR_ROWS = 2.0  # pseudo-rows that smooth a cluster's mean outcome
 
 
+def symmetric(triangles: np.ndarray, q: int) -> np.ndarray:
+    """Return symmetric matrices, (K, q, q), from their lower triangles, row by row."""
+    rows, columns = np.tril_indices(q)
+    out = np.zeros((len(triangles), q, q))
+    out[:, rows, columns] = out[:, columns, rows] = triangles
+    return out
+
+
 def gram_of(sums: np.ndarray, q: int) -> np.ndarray:
     """Return the sum of v v' in each cluster, (K, q, q), from the sums of `kernels.response.squares`."""
-    rows, columns = np.tril_indices(q)
-    gram = np.zeros((len(sums), q, q))
-    gram[:, rows, columns] = gram[:, columns, rows] = sums[:, 1:]
-    return gram
+    return symmetric(sums[:, 1:], q)
 
 
 def smoothed(sums: np.ndarray, gram: np.ndarray, overall: float) -> np.ndarray:
@@ -26,21 +31,25 @@ def smoothed(sums: np.ndarray, gram: np.ndarray, overall: float) -> np.ndarray:
     return (sums[:, 0] + PRIOR_ROWS * overall) / (gram[:, 0, 0] + PRIOR_ROWS)
 
 
-class Metric:
-    """Metric from the sums of `kernels.response.squares` over all rows: a function of the labels and the data alone."""
+def information(law: Law, sums: np.ndarray) -> np.ndarray:
+    """Return each cluster's information, (K, q, q), with the curvature of a row at the mean outcome of its cluster:
+    from the sums of `kernels.response.squares`, a function of the labels and the data alone."""
+    gram = gram_of(sums, law.p + len(law.covariate_sd))
+    overall = float(sums[:, 0].sum()) / max(1.0, float(gram[:, 0, 0].sum()))
+    weight = law.likelihood.curvature(smoothed(sums, gram, overall), law.nu, law.scale)
+    return gram * weight[:, None, None]
 
-    def __init__(self, law: Law, sums: np.ndarray):
+
+class Metric:
+    """Metric of prior precision and `information` (K, q, q) about (theta_k, beta) in each cluster."""
+
+    def __init__(self, law: Law, information: np.ndarray):
         p, d = law.p, len(law.covariate_sd)
-        q = p + d
-        gram = gram_of(sums, q)
-        overall = float(sums[:, 0].sum()) / max(1.0, float(gram[:, 0, 0].sum()))
-        weight = law.likelihood.curvature(smoothed(sums, gram, overall), law.nu, law.scale)
-        gram *= weight[:, None, None]
-        block = gram[:, :p, :p] + np.diag(law.sd**-2.0)
-        hub = gram[:, p:, p:].sum(axis=0) + np.diag(law.covariate_sd**-2.0)
+        block = information[:, :p, :p] + np.diag(law.sd**-2.0)
+        hub = information[:, p:, p:].sum(axis=0) + np.diag(law.covariate_sd**-2.0)
         self._block = np.linalg.inv(np.linalg.cholesky(block))
-        self._arm = self._block @ gram[:, :p, p:]
-        of_arms = self._arm.reshape(p * len(gram), d)
+        self._arm = self._block @ information[:, :p, p:]
+        of_arms = self._arm.reshape(p * len(information), d)
         self._hub = np.linalg.inv(np.linalg.cholesky(hub - of_arms.T @ of_arms))
 
     def whiten(self, theta: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

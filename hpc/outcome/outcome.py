@@ -2,27 +2,31 @@
 
 State between cycles: theta of every cluster, beta, and the law's learned parameters. In a sweep the likelihood of a
 row's outcome is a factor of its scores; a new cluster takes one of a few coefficient vectors drawn from the law.
-Between sweeps all coefficients are drawn jointly by Hamiltonian Monte Carlo on all rows, in a metric that depends on
-the labels and the data alone, not on the coefficients.
+Between sweeps all coefficients are drawn jointly by Hamiltonian Monte Carlo, in a metric that depends on the labels and
+the data alone, not on the coefficients: on all rows, or on those that `Fireflies` light.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.law import Law, of_numbers
-from mpibayes.hpc.outcome.metric import Metric
+from mpibayes.hpc.outcome.metric import Metric, information
 from mpibayes.hpc.outcome.state import State
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.kernels.mixture import response as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.outcome.fireflies import Fireflies
 
 LEAPFROGS = 4
 STEPS = ((0.8, 0.4), (0.2, 0.05))  # (probability, step size), spherical coordinates; short steps escape
@@ -34,7 +38,8 @@ ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain 
 class Outcome:
     """Coefficients of one chain. Every public method but `response` and `take` is collective.
 
-    answers: of this rank's shards, in order. entry: cycle after which labels depend on the outcome.
+    answers: of this rank's shards, in order. entry: cycle after which labels depend on the outcome. steps: updates of
+    all coefficients in a cycle. fireflies: None without Firefly Monte Carlo.
     """
 
     def __init__(
@@ -47,9 +52,12 @@ class Outcome:
         seed: int,
         chain: int,
         entry: int = 0,
+        steps: int = 1,
     ):
         self.comm, self.shards, self.answers, self.n_shards = comm, shards, answers, n_shards
         self.law, self.seed, self.chain, self.entry = law, seed, chain, entry
+        self.steps = steps
+        self.fireflies: Fireflies | None = None
         self.theta, self.beta = law.mean[None].copy(), np.zeros(len(law.covariate_sd))
         self.accepted = np.nan  # probability of the last trajectory, on root
         self.log_likelihood = np.nan  # on root
@@ -71,7 +79,8 @@ class Outcome:
     @property
     def passes(self) -> int:
         """Number of gradients in a draw of all coefficients."""
-        return 1 + LEAPFROGS + (SCALE_STEPS if self.law.learns_scale else 0)
+        steps = 0 if self.fireflies is not None else self.steps * (1 + LEAPFROGS)
+        return max(1, steps) + (SCALE_STEPS if self.law.learns_scale else 0)
 
     def response(self, shard: int, clusters: np.ndarray, slots: np.ndarray) -> kernels.Response:
         """Return the outcome of a shard's rows for its sweeps, under the coefficients of `clusters`, with those of
@@ -124,7 +133,7 @@ class Outcome:
                 theta, beta, (a, b) = best
                 self.theta, self.beta = (theta + (go or 0.0) * a, beta + (go or 0.0) * b)
             go = self.comm.share(go)
-            self._share()
+            self.share()
             if go is None:
                 break
             step = go
@@ -134,11 +143,18 @@ class Outcome:
         stream = generator(self.seed, Purpose.OUTCOME, cycle, 0, self.chain)
         if self.comm.rank == 0:
             self.law = self.law.drawn(self.theta, stream)
-        metric = self._metric(z)
-        value = self._trajectory(z, metric, stream)
+        if self.fireflies is not None and self.fireflies.points is not None:
+            self.fireflies.draw(z, cycle, stream)
+            value = self._value_and_slopes(z)[0]
+        else:
+            metric = self._metric(z)
+            for _ in range(self.steps):
+                value = self.trajectory(lambda: self._value_and_slopes(z), metric, stream)
         if self.law.learns_scale:
             value = self._walk_scale(z, stream, value)
-        self._share()
+        self.share()
+        if self.fireflies is not None and self.fireflies.points is None and cycle >= self.fireflies.after:
+            self.fireflies.freeze(z)
         if self.comm.rank == 0:
             rest = self.n * math.log(self.law.scale) if self.law.likelihood.has_scale else 0.0
             self.log_likelihood = value - self.law.log_prior(self.theta, self.beta) + self._log_base - rest
@@ -168,13 +184,13 @@ class Outcome:
     def _metric(self, z: Sequence[np.ndarray]) -> Metric | None:
         """Return the metric for labels z, on root."""
         sums = self.squares(z, len(self.theta))
-        return Metric(self.law, sums) if self.comm.rank == 0 else None
+        return Metric(self.law, information(self.law, sums)) if self.comm.rank == 0 else None
 
     def _value_and_slopes(self, z: Sequence[np.ndarray]) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
         """Return the log density of the coefficients given the labels, up to terms of the scale, and its gradient, on
         root. All ranks take root's coefficients first."""
         law = self.law
-        self._share()
+        self.share()
         values, of_theta, of_beta = self.slopes(z, self.theta)
         of_theta -= (self.theta - law.mean) / law.sd**2
         of_beta -= self.beta / law.covariate_sd**2
@@ -196,7 +212,7 @@ class Outcome:
         parts = [kernels.squares(labels, a.y, a.u, a.w, k) for labels, a in zip(z, self.answers)]
         return shard_sum(self.comm, parts, (k, 1 + q * (q + 1) // 2), self.n_shards)
 
-    def _share(self) -> None:
+    def share(self) -> None:
         """Broadcast root's coefficients and law."""
         if self.comm.size == 1:
             return
@@ -207,12 +223,12 @@ class Outcome:
         self.theta, self.beta = message[: k * p].reshape(k, p), message[k * p : k * p + d]
         self.law = of_numbers(law, message[k * p + d :])
 
-    def _trajectory(self, z: Sequence[np.ndarray], metric: Metric | None, stream: np.random.Generator) -> float:
-        """Run one trajectory of the coefficients, accepted or not; return their log density as in `_value_and_slopes`,
-        on root."""
+    def trajectory(self, look: Callable, metric: Metric | None, stream: np.random.Generator) -> float:
+        """Run one trajectory of the coefficients, accepted or not; return their log density, on root. look: returns the
+        log density of the present coefficients, and its gradient, on root. Collective if `look` is."""
         root = self.comm.rank == 0
         start = self.theta, self.beta
-        value, slopes = self._value_and_slopes(z)
+        value, slopes = look()
         if root:
             size = STEPS[0][1] if stream.random() < STEPS[0][0] else STEPS[1][1]
             size *= 1.0 + JITTER * (2.0 * stream.random() - 1.0)
@@ -224,7 +240,7 @@ class Outcome:
                 a, b = a + 0.5 * size * up, b + 0.5 * size * over
                 move = metric.colour(size * a, size * b)
                 self.theta, self.beta = self.theta + move[0], self.beta + move[1]
-            now, slopes = self._value_and_slopes(z)
+            now, slopes = look()
             if root:
                 up, over = metric.whiten(*slopes)
                 a, b = a + 0.5 * size * up, b + 0.5 * size * over

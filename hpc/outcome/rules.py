@@ -53,6 +53,7 @@ def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
     """Report an outcome or predictors that the table lacks or that are unsuitable."""
+    from mpibayes.hpc.outcome.bounds import BOUNDS
     from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 
     outcome = config.of(Outcome)
@@ -70,6 +71,10 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
         for problem in LIKELIHOODS[likelihood].problems(column):
             report.add(("outcome", key), problem)
         _check_values(outcome, likelihood, report)
+        if outcome.kernel == "firefly" and likelihood not in BOUNDS:
+            which = " and ".join(BOUNDS)
+            what = f'{shown(likelihood)} has no quadratic lower bound, which "firefly" needs; {which} have'
+            report.add(("outcome", "kernel"), f'{what}. Set kernel = "hmc"')
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:
             problem = _problem(columns.get(name), name, list(columns))

@@ -113,6 +113,7 @@ class Purpose(IntEnum):
     OUTCOME_MOVES = 104  # coefficients of split or merged clusters, and acceptance; sub = judgement of the cycle
     OUTCOME_PREDICTORS = 105  # cells of an outcome's predictors that an answer averages over; sub = kind of column
     OUTCOME_CELLS = 106  # outcomes of simulated rows; sub = use
+    OUTCOME_LIGHT = 107  # bright rows of an outcome; sub = shard, and the step of the cycle above it
     GROWN = 87  # seed of the chains of a run to which rows were added; cycle = number of times
 
 

@@ -22,6 +22,8 @@ from mpibayes.kernels.common.machine import ISA_NUMBER
 cdef extern from "response_kernels.h" nogil:
     int kernel_isa
     void kernel_respond(const response_t *, const double *, const double *, int64_t, double *, double *, double *)
+    void kernel_find_gaps(const response_t *, const double *, const double *, const double *, const double *, int64_t,
+                          double *)
 
 
 cdef extern from "special.h" nogil:
@@ -229,5 +231,89 @@ def squares(const int32_t[::1] z, const double[::1] y, const float[:, ::1] u, co
             for a in range(q):
                 for b in range(a + 1):
                     total[k, at] += v[a] * v[b]
+                    at += 1
+    return out
+
+
+def gaps(kind, const int32_t[::1] z, const double[::1] y, const float[:, ::1] u, const float[:, ::1] w,
+         const double[:, ::1] theta, const double[::1] beta, const double[::1] h, const double[::1] level,
+         double nu=4.0):
+    """Gaps between the log likelihoods of a shard's rows and their bounds, float64 (n,); 0 without y or label.
+
+    h, level (n,): of the bounds, see hpc/outcome/bounds.py.
+    """
+    cdef response_t c
+    cdef int64_t n = z.shape[0], p = theta.shape[1], most = w.shape[1], i = 0, j, a, d, m, k
+    if kind not in (LOGISTIC, STUDENT_T) or not (
+            y.shape[0] == u.shape[0] == w.shape[0] == h.shape[0] == level.shape[0] == n
+            and u.shape[1] == p - 1 and beta.shape[0] == most):
+        raise ValueError("rows, bounds and coefficients do not fit together")
+    memset(&c, 0, sizeof(c))
+    _set_scale(&c, kind, nu, 1.0)
+    scratch = aligned(5 * BATCH, np.float64)
+    cdef double *eta = <double *>address(scratch)
+    cdef double *target = eta + BATCH
+    cdef double *curve = target + BATCH
+    cdef double *height = curve + BATCH
+    cdef double *gap = height + BATCH
+    cdef int64_t[BATCH] row
+    cdef double x
+    out = np.zeros(n)
+    cdef double[::1] result = out
+    memset(eta, 0, 5 * BATCH * sizeof(double))
+    with nogil:
+        while i < n:
+            m = 0
+            while i < n and m < BATCH:
+                k = z[i]
+                if k >= 0 and y[i] == y[i]:
+                    if k >= theta.shape[0]:
+                        with gil:
+                            raise ValueError(f"row {i} is in cluster {k}, of {theta.shape[0]}")
+                    x = theta[k, 0]
+                    for a in range(1, p):
+                        x += theta[k, a] * u[i, a - 1]
+                    for d in range(most):
+                        x += w[i, d] * beta[d]
+                    eta[m], target[m], curve[m], height[m], row[m] = x, y[i], h[i], level[i], i
+                    m += 1
+                i += 1
+            kernel_find_gaps(&c, target, eta, curve, height, (m + 7) & ~<int64_t>7, gap)
+            for j in range(m):
+                result[row[j]] = gap[j]
+    return out
+
+
+def bound_sums(const int32_t[::1] z, const double[::1] slope, const double[::1] h, const float[:, ::1] u,
+               const float[:, ::1] w, int64_t n_clusters):
+    """Sums over the rows of each cluster, float64 (K, q + q (q + 1) / 2), q = p + D, with v = (1, u, w).
+
+    The sum of slope v, and the lower triangle, row by row, of the sum of h v v'. slope (n,): NaN where y is missing.
+    """
+    cdef int64_t n = z.shape[0], p = 1 + u.shape[1], q = p + w.shape[1], i, a, b, at, k
+    if not (slope.shape[0] == h.shape[0] == u.shape[0] == w.shape[0] == n):
+        raise ValueError("rows do not fit together")
+    out = np.zeros((n_clusters, q + q * (q + 1) // 2))
+    cdef double[:, ::1] total = out
+    cdef double[::1] v = np.ones(q)
+    cdef double x
+    with nogil:
+        for i in range(n):
+            k = z[i]
+            if k < 0 or slope[i] != slope[i]:
+                continue
+            if k >= n_clusters:
+                with gil:
+                    raise ValueError(f"row {i} is in cluster {k}, of {n_clusters}")
+            for a in range(1, p):
+                v[a] = u[i, a - 1]
+            for a in range(p, q):
+                v[a] = w[i, a - p]
+            at = q
+            for a in range(q):
+                total[k, a] += slope[i] * v[a]
+                x = h[i] * v[a]
+                for b in range(a + 1):
+                    total[k, at] += x * v[b]
                     at += 1
     return out

@@ -11,4 +11,9 @@ static inline void kernel_respond(const response_t *o, const double *y, const do
                                   double *slope, double *spread) {
     DISPATCH(respond, o, y, eta, n, value, slope, spread);
 }
+
+static inline void kernel_find_gaps(const response_t *o, const double *y, const double *eta, const double *h,
+                                    const double *level, int64_t n, double *gap) {
+    DISPATCH(find_gaps, o, y, eta, h, level, n, gap);
+}
 #endif

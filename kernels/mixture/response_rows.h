@@ -1,4 +1,5 @@
-/* Passes over the rows of an outcome with regressions in clusters: log likelihood, its slopes, and sums of squares.
+/* Passes over the rows of an outcome with regressions in clusters: log likelihood, its slopes, and gaps of
+ * its bounds.
  * Included once for every instruction set. Sums are in row order, so no bit depends on which rank has the rows.
  */
 
@@ -35,5 +36,22 @@ static void FN(respond)(const response_t *o, const double *y, const double *eta,
             }
         }
         *(vd *)(value + i) = v, *(vd *)(slope + i) = g, *(vd *)(spread + i) = s;
+    }
+}
+
+/* gap[i] = log L - log B >= 0 at eta[i] of n rows, padded to 8; h, level: see hpc/outcome/bounds.py */
+static void FN(find_gaps)(const response_t *o, const double *y, const double *eta, const double *h, const double *level,
+                          int64_t n, double *gap) {
+    vd zero = SPREAD(0.0), one = SPREAD(1.0);
+    for (int64_t i = 0; i < n; i += N_DOUBLE) {
+        vd x = *(const vd *)(eta + i), curve = *(const vd *)(h + i), out;
+        if (o->kind == RESPONSE_LOGISTIC) {
+            vd size = SELECT(x > zero, x, -x);
+            out = *(const vd *)(level + i) - (0.5 * size + vlog(one + FN(vexp_negative)(-size))) + 0.5 * curve * (x * x);
+        } else {
+            vd r = *(const vd *)(y + i) - x, u = r * r * (curve * (0.5 / o->half)) - *(const vd *)(level + i);
+            out = o->half * (u - vlog(one + u));
+        }
+        *(vd *)(gap + i) = MORE(out, zero);
     }
 }

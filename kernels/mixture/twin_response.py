@@ -110,3 +110,30 @@ def squares(z, y, u, w, n_clusters):
             out[k, 0] += y[i]
             out[k, 1:] += np.outer(v, v)[np.tril_indices(q)]
     return out
+
+
+def gaps(kind, z, y, u, w, theta, beta, h, level, nu=4.0):
+    """See response.gaps."""
+    out = np.zeros(len(z))
+    for i, k in enumerate(z):
+        if k >= 0 and not isnan(y[i]):
+            eta = theta[k, 0] + float(np.dot(theta[k, 1:], u[i])) + float(np.dot(w[i], beta))
+            if kind == LOGISTIC:
+                gap = level[i] - (0.5 * abs(eta) + log1p(exp(-abs(eta)))) + 0.5 * h[i] * eta * eta
+            else:
+                t = (y[i] - eta) ** 2 * h[i] / (nu + 1.0) - level[i]
+                gap = 0.5 * (nu + 1.0) * (t - log1p(t))
+            out[i] = max(gap, 0.0)
+    return out
+
+
+def bound_sums(z, slope, h, u, w, n_clusters):
+    """See response.bound_sums."""
+    q = 1 + u.shape[1] + w.shape[1]
+    out = np.zeros((n_clusters, q + q * (q + 1) // 2))
+    for i, k in enumerate(z):
+        if k >= 0 and not isnan(slope[i]):
+            v = np.concatenate([[1.0], u[i], w[i]]).astype(np.float64)
+            out[k, :q] += slope[i] * v
+            out[k, q:] += h[i] * np.outer(v, v)[np.tril_indices(q)]
+    return out

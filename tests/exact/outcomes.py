@@ -13,6 +13,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.fireflies import Fireflies
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.outcome.outcome import Outcome
@@ -50,15 +51,26 @@ def answers_of(of: dict) -> Answers:
     return Answers(y, np.ascontiguousarray(u), np.array(of["w"], np.float32))
 
 
-def sampler(comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, **settings) -> Mixture:
-    """The program's mixture of a target, with its outcome, started; only sweeps, unless `split_merge` is set."""
+def sampler(
+    comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, firefly: int = 0,
+    reach: float = 1.5, **settings,
+) -> Mixture:  # fmt: skip
+    """The program's mixture of a target, with its outcome, started; only sweeps, unless `split_merge` is set.
+
+    firefly: updates a cycle by Firefly Monte Carlo, with points of mean `reach` that do not depend on the chain; 0: by
+    HMC on all rows.
+    """
     of, whole = TARGETS[name]["case"], answers_of(TARGETS[name]["case"])
     mixture = production.sampler(comm, case_of(name), n_shards, seed, **settings)
     mixture.chain = chain
     mixture.view.lane = chain
     parts = [whole.take(np.arange(s.start, s.start + len(s))) for s in mixture.shards]
     law = law_of(of, n_fresh)
-    mixture.outcome = Outcome(comm, mixture.shards, parts, mixture.n_shards, law, seed, chain)
+    mixture.outcome = Outcome(comm, mixture.shards, parts, mixture.n_shards, law, seed, chain, steps=max(1, firefly))
+    if firefly:
+        mixture.outcome.fireflies = Fireflies(mixture.outcome, 0)
+        points = np.random.default_rng(len(whole.y)).exponential(reach, len(whole.y))
+        mixture.outcome.fireflies.put([points[s.start : s.start + len(s)] for s in mixture.shards])
     mixture.start("prior")
     return mixture
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from mpibayes.hpc.outcome.bounds import BOUNDS
+from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture import response, twin, twin_response
 
@@ -72,6 +74,32 @@ def test_passes(kind):
     both = [of.slopes(KINDS[kind], z, y, u, w, theta, beta, 4.0, 0.7) for of in (response, twin_response)]
     np.testing.assert_allclose(*both, rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(*(of.squares(z, y, u, w, 4) for of in (response, twin_response)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_bounds(kind):
+    """Gaps and sums of the quadratic agree with their twin, and with likelihoods less bounds; bounds touch at their
+    points and lie below the likelihood elsewhere."""
+    rng, code, nu, scale = np.random.default_rng([11, KINDS[kind]]), KINDS[kind], 4.0, 0.7
+    y, u, w, beta = outcome(rng, code, 3, 2)
+    z, theta = rng.integers(-1, 4, size=N).astype(np.int32), rng.normal(size=(4, 3))
+    xi, bound, law = rng.exponential(2.0, N), BOUNDS[kind], LIKELIHOODS[kind]
+    h, level = bound.at(xi, nu, scale)
+    each = [of.gaps(code, z, y, u, w, theta, beta, h, level, nu) for of in (response, twin_response)]
+    np.testing.assert_allclose(*each, rtol=1e-9, atol=1e-14)
+    sums = [of.bound_sums(z, bound.slope(y, h), h, u, w, 4) for of in (response, twin_response)]
+    np.testing.assert_allclose(*sums, rtol=1e-12, atol=1e-14)
+    seen = (z >= 0) & ~np.isnan(y)
+    eta = theta[z, 0] + (theta[z, 1:] * u).sum(axis=1) + w @ beta
+    gap, slope = bound.gaps(eta, y, h, level, nu)
+    np.testing.assert_allclose(each[0], np.where(seen, gap, 0.0), rtol=1e-9, atol=1e-14)
+    touched = y - xi if law.has_scale else xi
+    difference = law.log_density(eta[seen], y[seen], nu, scale) - law.log_density(touched[seen], y[seen], nu, scale)
+    quadratic = bound.slope(y, h) * (eta - touched) - 0.5 * h * (eta**2 - touched**2)
+    np.testing.assert_allclose(difference - quadratic[seen], gap[seen], rtol=1e-9, atol=1e-13)
+    ends = [bound.gaps(eta + step, y, h, level, nu)[0] for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(((ends[0] - ends[1]) / 2e-6)[seen], slope[seen], rtol=1e-5, atol=1e-8)
+    assert np.all(gap[seen] >= 0) and np.all(bound.gaps(touched, y, h, level, nu)[0][seen] < 1e-14)
 
 
 def test_extremes_stay_finite():

@@ -141,6 +141,7 @@ def each(key: str, *values: str) -> dict[str, list[Case]]:
 OF_CLASSES = (
     "outcome.column=smokes", 'outcome.covariates=["y"]', 'outcome.slopes=["w"]', "outcome.mean=[0.5, 0]",
     "outcome.sd=1.5", "outcome.covariate_sd=2", "outcome.standardise=false", "outcome.auxiliary=1",
+    "outcome.kernel=firefly", "outcome.steps=3",
 )  # fmt: skip
 OF_NUMBERS = (
     "outcome.column=y", 'outcome.covariates=["w", "colour"]', "outcome.likelihood=student-t", "outcome.degrees=6",
@@ -381,6 +382,5 @@ VALUES: dict[str, dict[str, list[Case]]] = {
     "svi lda": TOPICS,
 }
 REFUSED = {"crosscat": {GammaPrior}}  # views that split and merge have no gamma prior
-ONE_KERNEL = "outcome.kernel"
-NO_VALUE = {"mixture": {ONE_KERNEL}, "crosscat": {ONE_KERNEL, *OUTCOME}}  # views have no outcome
+NO_VALUE = {"crosscat": {*OUTCOME}}  # views have no outcome
 NO_VALUE |= {"svi factorization": {"columns.use"}, "svi lda": {"columns.use"}}  # a sparse table has no such columns

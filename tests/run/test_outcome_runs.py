@@ -177,6 +177,27 @@ def test_an_outcome_without_covariates(ran, slopes):
     assert draws_of(ran, one) == draws_of(ran, two)
 
 
+@pytest.mark.parametrize("column", ["sick", pytest.param("amount", marks=pytest.mark.thorough)])
+def test_firefly_has_the_same_bits(ran, column):
+    """On one rank, and on two where the run is stopped and goes on."""
+    of = ["run.cycles=16", "run.burn_in=6", f"outcome.column={column}", "columns.sick.use=false"]
+    if column == "sick":
+        of.pop()
+    firefly = sets(*of, "outcome.kernel=firefly", "outcome.steps=3")
+    assert "Firefly Monte Carlo from cycle 7 on, 3 updates a cycle" in text_of(ran, "check", "run.toml", *firefly)
+    assert mpibayes(ran, "run", "run.toml", "-o", f"f1-{column}", *firefly).returncode == 0
+    for more in (sets("run.cycles=10"), []):
+        assert mpibayes(ran, "run", "run.toml", "-o", f"f2-{column}", *firefly, *more, ranks=2).returncode == 0
+    one, two = (draws_of(ran, f"{kind}-{column}") for kind in ("f1", "f2"))
+    assert one == two and len(one) == 5
+
+
+def test_firefly_needs_a_bound(ran):
+    done = mpibayes(ran, "check", "run.toml", *sets("outcome.kernel=firefly", "outcome.column=visits"))
+    assert done.returncode == 2
+    assert '"poisson" has no quadratic lower bound, which "firefly" needs; logistic and student-t have' in done.stderr
+
+
 def test_questions_about_an_outcome(ran):
     """They know it; its gaps are filled, and synthetic rows have it."""
     shown = text_of(ran, "query", "one", "conditional", "sick", "--given", "age=1", "--given", "x0=1", "-o", "c.csv")
