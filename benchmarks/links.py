@@ -7,9 +7,10 @@ core.
     python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training rows alone, as in published
-scores, or with --valid the validation rows too, scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines,
-below levels and as parents by bins (forest; "forest with bases": link_base = "learned"), the same but for numbers below
-levels (forest of lines), by bins alone (forest of bins), and of columns with levels alone (forest of levels).
+scores, or with --valid the validation rows too, scored on all test rows. tables: imported tables; a tenth of the rows
+is held out; forests with numbers in lines, below levels and as parents by bins (forest; "forest with bases": link_base
+= "learned"), the same but for numbers below levels (forest of lines), by bins alone (forest of bins), and of columns
+with levels alone (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts; numbers are
 no parents by bins.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but

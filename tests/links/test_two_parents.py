@@ -95,7 +95,7 @@ def made(folder, cells):
     text = f"[model]\nfamily = 'mixture'\nlinks = {links}\nconcentration = {ALPHA}\ndiscount = {D}\n"
     text += "".join(f"[columns.{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n" for c, n in zip(NAMES, LEVELS))
     given = {child: above[0] for child, above in PARENTS.items()}
-    run = make_run(folder / "tiny", table, cycles=80, burn_in=20, text=text, links=given)
+    run = make_run(folder / "tiny", table, cycles=330, burn_in=30, labels=3, text=text, links=given)
     return run
 
 
