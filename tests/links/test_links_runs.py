@@ -75,7 +75,7 @@ def test_named_links_are_kept(place):
 
 
 def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
-    """Of columns that lack cells, which are drawn; the report has both parents."""
+    """Some of the columns lack cells, which are drawn; the report has both parents."""
     named = "--set", 'model.links=[["b", "x0", "x1"], ["flag", "b"], ["x2", "flag", "x1"]]', "--set", "run.cycles=6"
     for ranks in (1, 2):
         assert run(place, f"two-{ranks}", *named, ranks=ranks).returncode == 0

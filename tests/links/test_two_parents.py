@@ -109,6 +109,12 @@ def few(asking):
     return Asking(asking.asked.run.chains[0].folder, draws=4)
 
 
+@pytest.fixture(scope="module")
+def fewer(asking):
+    """Half of the draws, which leave rows out."""
+    return Asking(asking.asked.run.chains[0].folder, draws=50)
+
+
 def known(asking, row: dict) -> Known:
     return everyone({name: of_values(asking.conditions.column(name), np.array([v])) for name, v in row.items()})
 
@@ -194,7 +200,7 @@ def off_gaps(folder) -> np.ndarray:
     p = np.exp(np.array(list(each.values())) - logsumexp(list(each.values()))).reshape(2, 2)
     for i, c in lacks:
         cells[i][c] = -1
-    drawn = chain(folder, cells, 1e-9, 1_200)[1][200:].reshape(20, -1, 2).mean(axis=1)
+    drawn = chain(folder, cells, 1e-9, 800)[1][200:].reshape(20, -1, 2).mean(axis=1)
     truth = np.array([p[1].sum(), p[:, 1].sum()])
     return np.abs(drawn.mean(axis=0) - truth) / (ERRORS * drawn.std(axis=0, ddof=1) / np.sqrt(20) + 0.002)
 
@@ -298,7 +304,7 @@ def left_out(asking) -> np.ndarray:
     """Errors of the surprisals of cells, given their rows and the other rows, over what they may be."""
     cells = known_of(asking.asked.recorded(np.arange(4)), asking.columns)
     inverse, result = np.array([each for _, each in asking.asked.left_out(cells, np.arange(4))]), []
-    for i, c in itertools.product(range(4), range(len(NAMES))):
+    for i, c in itertools.product(range(3), range(len(NAMES))):
         mean = inverse[:, i, c].mean()
         error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
         others = [tuple(row) for j, row in enumerate(CELLS) if j != i]
@@ -308,13 +314,13 @@ def left_out(asking) -> np.ndarray:
     return np.array(result)
 
 
-def test_cells_left_out_are_ratios_of_evidences(asking):
-    assert (left_out(asking) < 1.0).all()
+def test_cells_left_out_are_ratios_of_evidences(fewer):
+    assert (left_out(fewer) < 1.0).all()
 
 
-def test_rows_left_in_below_two_parents_are_rejected(asking, monkeypatch):
+def test_rows_left_in_below_two_parents_are_rejected(fewer, monkeypatch):
     monkeypatch.setattr(OfRows, "sliced", lambda self, n, u: OfRows(self._table.sliced(n, u), self._cluster))
-    assert (left_out(asking) > 1.0).any()
+    assert (left_out(fewer) > 1.0).any()
 
 
 def test_slices_of_left_out_rows_keep_their_contexts():
