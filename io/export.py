@@ -59,7 +59,7 @@ def export(
     features  one kept draw per line: a string of 0 and 1 per feature, marking its training rows in table order; the
             strings in descending order, `-` if there are none; several chains as with labels
     links   one kept draw per line: for each modelled column, in the table's order, the number of its parent among them,
-            from 0, -1 for none; several chains as with labels
+            from 0, -1 for none (of two, the first); several chains as with labels
     csv     one line per cycle: cycle, then a column per scalar, timings last (omitted with timings=False); floats in
             the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in separate groups; chains are cut to their common cycles

@@ -40,9 +40,9 @@ class Column:
     on in a run (docs/links.md); its cells are then codes of a context and a level, or its numbers are spread over as
     many columns, in one of which each row has its cell. `cuts`: ascending recorded values at which a run cuts a numeric
     column into the bins that other columns may depend on. `line`: True if it may depend linearly on another such
-    column; `leans_on`: the one it does depend on. For a survival column, whose cells are coded as in `spells`, center
-    to maximum describe the times that rows were observed, `rest_scale` is this time per event, and `ends` are the ends
-    of the parts of the time axis.
+    column; `leans_on`: the one it does depend on. `second`: name of the second parent that it is given. For a
+    survival column, whose cells are coded as in `spells`, center to maximum describe the times that rows were observed,
+    `rest_scale` is this time per event, and `ends` are the ends of the parts of the time axis.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Column:
     line: bool = False
     leans_on: Column | None = None
     child: bool = False
+    second: str = ""
     ends: tuple[float, ...] = ()
 
     @property

@@ -95,6 +95,11 @@ class Model(Section):
         return ()
 
     @property
+    def seconds(self) -> Mapping[str, str]:
+        """Second parent of each column that is given two, by name."""
+        return {}
+
+    @property
     def fits_children(self) -> bool:
         """True if the first start of a run chooses these numeric columns."""
         return False

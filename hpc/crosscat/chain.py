@@ -73,7 +73,8 @@ class Mixture:
         self.cycles = 0
         self.units = units(columns, settings.blocks)  # with given links a tree is a unit
         if settings.likelihood and not isinstance(settings.links, str):
-            self.units = joined(self.units, settings.links)
+            seconds = ((column.name, column.second) for column in columns if column.second)
+            self.units = joined(self.units, (*settings.links.items(), *seconds))
         self.law = None
         if settings.view_concentration is not None:
             self.law = PitmanYor.of(settings.view_concentration, settings.view_discount)
@@ -214,7 +215,7 @@ class Mixture:
     @property
     def bodies(self) -> list[tuple[str, ...]]:
         """Groups of columns that move together in splits and merges of views: units, joined where they are linked."""
-        return joined(self.units, self.linking.coding.parent_of) if self.linking.coding.linked else self.units
+        return joined(self.units, self.linking.coding.pairs) if self.linking.coding.linked else self.units
 
     @property
     def view(self) -> View:

@@ -296,7 +296,8 @@ class Posterior(KeptChains, Tallies):
         whole = [c.part_of or c.name for c in self.columns]
         result, new = set(names), set(names)
         while new:
-            new = {whole[p] for name, p in zip(whole, draw.parents.tolist()) if p != ROOT and name in new} - result
+            above = {whole[p] for name, p in zip(whole, draw.parents.tolist()) if p != ROOT and name in new}
+            new = {*above, *(c.second for c in self.columns if c.second and c.name in new)} - result
             result |= new
         return result
 

@@ -51,6 +51,9 @@ BinsByColumn = Annotated[
 ]
 
 
+Link = Annotated[tuple[Name, ...], Field(min_length=2, max_length=3)]
+
+
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
@@ -97,14 +100,15 @@ class Model(keys.Model):
         formerly="none",
     )
     links: Annotated[
-        Literal["auto", "none", "lines", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
+        Literal["auto", "none", "lines", "forest"] | Annotated[tuple[Link, ...], Field(min_length=1)],
         BeforeValidator(tuples),
     ] = key(
         "auto",
         "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
         "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others; "
         "auto: lines in views, none in a mixture that lists no model.lines",
-        '"auto", "none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
+        '"auto", "none", "lines", "forest", or [[CHILD, PARENT], [CHILD, PARENT, PARENT], ...], each child once and no '
+        "circles",
         decided_once=True,
         formerly="none",
     )
@@ -150,7 +154,22 @@ class Model(keys.Model):
         """Links in the form of `view.Settings`."""
         if self.links == "auto" or (self.links == "lines" and not self.lined):
             return "none"
-        return self.links if isinstance(self.links, str) else dict(self.links)
+        return self.links if isinstance(self.links, str) else {child: first for child, first, *_ in self.links}
+
+    @property
+    def named_links(self) -> tuple[tuple[str, ...], ...]:
+        """The links that are given: a child, its parent, and its second parent if it has two."""
+        return () if isinstance(self.links, str) else self.links
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The links that are given, (child, parent); two of a column with two parents."""
+        return [(child, parent) for child, *parents in self.named_links for parent in parents]
+
+    @property
+    def seconds(self) -> dict[str, str]:
+        """Second parent of each column that is given two, by name."""
+        return {child: more[0] for child, _, *more in self.named_links if more}
 
     @property
     def learns_links(self) -> bool:

@@ -10,13 +10,12 @@ from mpibayes.hpc.config.against_table import nearest_column, some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
+from mpibayes.hpc.crosscat import link_rules as links
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
 from mpibayes.hpc.crosscat.keys import OF_VIEWS, Block, Column, Model
 from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.data.children import why_no_child
 from mpibayes.hpc.data.lines import why_no_line
-from mpibayes.hpc.links.coding import MOST_CODES
-from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.outcome import rules as outcomes
 from mpibayes.io import table
 from mpibayes.text import counted, import_again
@@ -34,7 +33,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
         outcomes.between_keys(sections["outcome"], report)
         _outcome_rules(sections, named["columns"], report)
     if "model" in sections:
-        _link_rules(sections["model"], report)
+        links.between_keys(sections["model"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
 
@@ -62,7 +61,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_priors(config, columns, report)
     _check_blocks(config, columns, report)
     _check_shapes(config, columns, report)
-    _check_links(config, columns, report)
+    links.against_table(config, columns, report)
     _check_bins(config, columns, report)
     _check_lines(config, columns, report)
     _check_idle(config.of(Model), report)
@@ -130,19 +129,6 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
         report.add(("model", name), f"got {alpha}, expected a number {why}")
 
 
-def _link_rules(model: Model, report: Report) -> None:
-    """Report violations of the rules about links between columns."""
-    pairs = () if isinstance(model.links, str) else model.links
-    parents = dict(pairs)
-    for child, parent in pairs:
-        if parents[child] != parent:
-            both = f"{shown(parent)} and {shown(parents[child])}"
-            report.add(("model", "links"), f"{shown(child)} has two parents, {both}; a column has at most one")
-    for circle in _circles(parents):
-        around = " on ".join(map(shown, [*circle, circle[0]]))
-        report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
-
-
 def _asks_for_links(model: Model) -> str:
     """Name the key that asks for links; "" where none does."""
     if model.links != "auto":
@@ -169,18 +155,6 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
         report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')
     if sampler is not None and sampler.strategy == "anneal":
         report.add(("sampler", "strategy"), '"anneal" is not for a mixture with an outcome; take it out')
-
-
-def _circles(parents: Mapping[str, str]) -> list[list[str]]:
-    """Return the cycles of links: lists of columns, each a child of the next."""
-    result: list[list[str]] = []
-    for child in parents:
-        walk = [child]
-        while walk[-1] in parents and parents[walk[-1]] not in walk:
-            walk.append(parents[walk[-1]])
-        if parents.get(walk[-1]) == child and not any(child in circle for circle in result):
-            result.append(walk)
-    return result
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
@@ -286,29 +260,6 @@ def _check_shapes(config: Config, by_name: Mapping[str, table.Column], report: R
         report.add(("model", "shapes"), what)
 
 
-def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
-    links = config.of(Model).links
-    used = {c: column for c, column in by_name.items() if c not in config.unused}
-    joint = {c for block in config.blocks.values() for c in block.columns}
-    fit = [c for c, column in used.items() if column.levels]
-    for child, parent in () if isinstance(links, str) else links:
-        for name in (child, parent):
-            if name not in used:
-                report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
-        if child in used and child not in fit:  # see `_check_lines` and `_check_children`
-            if parent in fit:
-                _check_link(used[child], used[parent], config.of(Model).has_views, report)
-            continue
-        if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
-            where = "a block" if parent in joint else "views"
-            what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"
-            report.add(("model", "links"), what)
-        elif parent in used and used[parent].kind == "survival":
-            report.add(("model", "links"), f"column {shown(parent)} is a survival column, on which no other leans")
-        elif child in fit and parent in used:
-            _check_link(used[child], used[parent], config.of(Model).has_views, report)
-
-
 def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     """Report cuts of columns that cannot be cut, and cuts that do not ascend."""
     given, joint = config.of(Model).bins, {c for block in config.blocks.values() for c in block.columns}
@@ -331,9 +282,8 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
 
 def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     """Report columns that cannot be in lines: listed columns, and numeric columns linked with numeric ones."""
-    links = config.of(Model).links
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
-    of_numbers = [pair for pair in (() if isinstance(links, str) else links) if not any(map(with_levels.get, pair))]
+    of_numbers = [pair for pair in config.of(Model).pairs if not any(map(with_levels.get, pair))]
     linked = {name for pair in of_numbers for name in pair if set(pair) <= with_levels.keys()}
     what = "a number in lines is a real one, without atoms, in no block", "is in a line", "a number"
     _check_numbers("lines", linked, why_no_line, what, config, by_name, report)
@@ -350,8 +300,7 @@ def _check_children(config: Config, by_name: Mapping[str, table.Column], report:
     """Report listed or linked numeric columns that cannot depend on categorical columns."""
     model = config.of(Model)
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
-    pairs = () if isinstance(model.links, str) else model.links
-    linked = {child for child, parent in pairs if with_levels.get(parent) and with_levels.get(child) is False}
+    linked = {child for child, parent in model.pairs if with_levels.get(parent) and with_levels.get(child) is False}
     fit = "a number that depends on a categorical column is real or a count, without atoms, in no block"
     what = fit, "depends on another", "a categorical column"
     _check_numbers("children", linked, why_no_child, what, config, by_name, report)
@@ -366,8 +315,8 @@ def _check_numbers(
     model, (fit, does, with_what) = config.of(Model), what
     used = {c: column for c, column in by_name.items() if c not in config.unused}
     joint = {c for block in config.blocks.values() for c in block.columns}
-    pairs, given = () if isinstance(model.links, str) else model.links, getattr(model, name_of_key)
-    binned = {parent: child for child, parent in pairs if child in used and used[child].levels}
+    given = getattr(model, name_of_key)
+    binned = {parent: child for child, parent in model.pairs if child in used and used[child].levels}
     listed = () if isinstance(given, str) else given
     for name in sorted({*linked, *listed}):
         key = ("model", "links" if name in linked else name_of_key)
@@ -385,18 +334,3 @@ def _check_numbers(
         elif name in linked and (given == "none" or (listed and name not in listed)):
             text = f"column {shown(name)} is linked with {with_what} in model.links; add it here"
             report.add(("model", name_of_key), text)
-
-
-def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
-    """Report an impossible link. several: True if there may be several views."""
-    lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
-    if several and parent.n_missing:
-        what = f"{lacks}; in views a column that others depend on has to have all of them"
-        report.add(("model", "links"), f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
-    elif not parent.levels and parent.n_missing:
-        what = f"{lacks}; a number that is a parent has to have all of them"
-        report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
-    elif parent.levels and min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
-        contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"
-        what = f"{len(child.levels):,} levels of {shown(child.name)} in {contexts} make more than {MOST_CODES:,} codes"
-        report.add(("model", "links"), f"{what}; take the link out")

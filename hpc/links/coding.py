@@ -1,7 +1,8 @@
 """Cells of linked columns as the kernels read them: codes that combine the parent's context and the column's level.
 
 A column with levels whose parent has U contexts has U (V + 1) codes: u (V + 1) + v for level v where the parent is in
-context u, and the last one where its own cell is missing. The sampler imputes missing cells of the parent (`gaps`).
+context u, and the last one where its own cell is missing. Two parents of U and U' contexts have U U' together. The
+sampler imputes missing cells of the parent (`gaps`).
 Columns of more than 256 codes are stored with the 16-bit ones. A numeric column that depends on a column with levels
 has a column of cells for each context, missing in rows of other contexts. A real column in a line with its parent is
 stored in `vectors`, behind a copy of the parent's cells (docs/math.md 1.10).
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -49,7 +51,8 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
         if isinstance(links, str):
             others = [n for name, n in sizes.items() if name != column.name] if links == "forest" else []
         else:
-            others = [sizes[links[column.name]]] if column.name in links else []
+            above = [links[column.name], *filter(None, [column.second])] if column.name in links else []
+            others = [prod(sizes[name] for name in above)] if above else []
         return max((n for n in others if n * (len(column.levels) + 1) <= MOST_CODES), default=1)
 
     def linked(column: Column) -> Column:
@@ -107,9 +110,37 @@ class Coding:
     def order(self) -> list[int]:
         """Indices of all columns, parents before children."""
         result = [c for c, parent in enumerate(self.parents.tolist()) if parent == ROOT]
+        done: set[int] = set()
         for place in result:  # grows while we iterate
-            result += np.flatnonzero(self.parents == place).tolist()
+            done.add(place)
+            result += [child for child in self.children_of.get(place, ()) if done.issuperset(self.above(child))]
         return result
+
+    @cached_property
+    def second(self) -> dict[int, int]:
+        """Index of the second parent of each column that has two, by its index."""
+        place = {column.name: c for c, column in enumerate(self.plain)}
+        two = [c for c in np.flatnonzero(self.parents != ROOT).tolist() if self.plain[c].second]
+        return {c: place[self.plain[c].second] for c in two}
+
+    def above(self, place: int) -> list[int]:
+        """Indices of the parents of a column (by index): none, one or two."""
+        first = int(self.parents[place])
+        return [] if first == ROOT else [first, *([self.second[place]] if place in self.second else [])]
+
+    @cached_property
+    def children_of(self) -> dict[int, list[int]]:
+        """Indices of the columns that depend on each column that any depends on."""
+        result: dict[int, list[int]] = {}
+        for child in range(len(self.plain)):
+            for parent in self.above(child):
+                result.setdefault(parent, []).append(child)
+        return result
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Names of each child and parent, both parents of a column with two."""
+        return [(self.plain[c].name, self.plain[p].name) for c in range(len(self.plain)) for p in self.above(c)]
 
     def _coded(self) -> tuple[Column, ...]:
         """Return the columns with their contexts and the positions of their cells."""
@@ -135,11 +166,23 @@ class Coding:
         return tuple(result)
 
     def n_contexts_of(self, place: int) -> int:
-        """Number of contexts that a column (by index) has through its parent."""
-        parent = int(self.parents[place])
-        if parent == ROOT or place in self.in_lines:
-            return 1
+        """Number of contexts that a column (by index) has through its parents."""
+        return 1 if place in self.in_lines else prod(map(self._n_contexts, self.above(place)))
+
+    def _n_contexts(self, parent: int) -> int:
         return int(self.contexts[self.plain[parent].name].max()) + 1
+
+    def crossed(self, place: int, contexts: Sequence[np.ndarray]) -> np.ndarray:
+        """Context of a column (by index), (n,), given each parent's, -1 for none; -1 if any parent has none."""
+        result = contexts[0]
+        for parent, context in zip(self.above(place)[1:], contexts[1:]):
+            either = (result < 0) | (context < 0)
+            result = np.where(either, -1, result * self._n_contexts(parent) + context)
+        return result
+
+    def context_of(self, place: int, rows: Rows) -> np.ndarray:
+        """Context of a column (by index) that has parents in plain rows, (n,); -1 where a parent's cell is missing."""
+        return self.crossed(place, [self.context(parent, rows) for parent in self.above(place)])
 
     def coded(self, rows: Rows) -> Rows:
         """Return plain rows in coded form. A child whose parent's cell is missing becomes missing (see
@@ -176,7 +219,7 @@ class Coding:
                 if c not in self.in_contexts:
                     cells[:, new.index] = x
                     continue
-                context = self.context(int(self.parents[c]), rows)
+                context = self.context_of(c, rows)
                 there = np.flatnonzero(context >= 0)
                 cells[there, new.index + context[there]] = x[there]
         return result
@@ -252,11 +295,10 @@ class Coding:
         return np.where(np.isin(np.arange(len(self.plain)), self.in_lines), ROOT, self.parents)
 
     def _code(self, rows: Rows, place: int, level: np.ndarray) -> np.ndarray:
-        parent, column = int(self.parents[place]), self.columns[place]
-        if parent == ROOT:
+        column = self.columns[place]
+        if self.parents[place] == ROOT:
             return level
-        n = len(column.levels)
-        context = self.context(parent, rows)
+        n, context = len(column.levels), self.context_of(place, rows)
         code = context * np.int64(n + 1) + level
         return np.where((level == n) | (context < 0), column.blank, code)
 
@@ -301,7 +343,7 @@ class Coding:
         lacks = np.zeros(len(rows), bool)
         for child, parent in enumerate(self.of_contexts.tolist()):
             if parent != ROOT:
-                c, missing = self.plain[child], self.context(parent, rows) < 0
+                c, missing = self.plain[child], self.context_of(child, rows) < 0
                 if missing.any():
                     lacks |= missing & ~c.is_missing(getattr(rows, c.block)[:, c.index])
         return lacks

@@ -41,10 +41,9 @@ class Gaps:
 
     def __init__(self, coding: Coding, masks: Sequence[Masks]):
         self.coding, self.masks = coding, masks
-        self._children: dict[int, list[int]] = {}
-        for c, parent in enumerate(coding.of_contexts.tolist()):
-            if parent != ROOT:
-                self._children.setdefault(parent, []).append(c)
+        in_contexts = set(np.flatnonzero(coding.of_contexts != ROOT).tolist())
+        below = {parent: [c for c in children if c in in_contexts] for parent, children in coding.children_of.items()}
+        self._children = {parent: children for parent, children in below.items() if children}
         self.at = [self._needed(mask) for mask in masks]
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
@@ -155,7 +154,11 @@ class Gaps:
             level = self._levels(rows, child, at)
             there = np.flatnonzero(level < len(self.coding.plain[child].levels))
             in_contexts = tables.of(child)[:, k[there], level[there]]  # (U, n)
-            log_p[there] += in_contexts.T[:, contexts]
+            if child in self.coding.second:
+                every = np.arange(len(there))[:, None]
+                log_p[there] += in_contexts[self._crossed(rows, child, c, at[there], contexts), every]
+            else:
+                log_p[there] += in_contexts.T[:, contexts]
         return log_p
 
     def completed(
@@ -170,12 +173,10 @@ class Gaps:
             if plain is rows:
                 plain = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
             for c in (c for c in self.coding.order if c in dict(self._with_levels(masks))):
-                column, parent = self.coding.plain[c], int(self.coding.parents[c])
+                column, linked = self.coding.plain[c], self.coding.parents[c] != ROOT
                 cells = getattr(plain, column.block)[:, column.index]
                 for at in self._pieces(c, np.flatnonzero(column.is_missing(cells) & (z >= 0))):
-                    context = np.zeros(len(at), np.intp)
-                    if parent != ROOT:
-                        context = self.coding.context(parent, plain.take(at))
+                    context = self.coding.context_of(c, plain.take(at)) if linked else np.zeros(len(at), np.intp)
                     u = Stream(purpose=Purpose.COMPLETED, sub=c, **key).uniforms(number + at)
                     cells[at] = picked(tables.of(c)[context, z[at]].astype(np.float64), u)
             yield plain
@@ -193,13 +194,27 @@ class Gaps:
         return getattr(rows, column.block)[at, column.index] % np.int64(len(column.levels) + 1)
 
     def _context(self, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
-        """Context of column c in rows `at`, by its parent's level; 0 if it has no parent."""
-        parent = int(self.coding.parents[c])
-        if parent == ROOT:
+        """Context of column c in rows `at`, by its parents' levels, -1 if one has none; 0 if it has no parent."""
+        above = self.coding.above(c)
+        if not above:
             return np.zeros(len(at), np.intp)
+        return self.coding.crossed(c, [self._context_in(rows, parent, at) for parent in above])
+
+    def _context_in(self, rows: Rows, parent: int, at: np.ndarray) -> np.ndarray:
+        """Context that a parent gives its children in rows `at`, -1 where its cell is missing."""
         if parent in self.coding.numbers:
             return self.coding.number_context(parent, rows.take(at))
-        return self.coding.contexts[self.coding.plain[parent].name][self._levels(rows, parent, at)]
+        of_level = np.append(self.coding.contexts[self.coding.plain[parent].name], -1)
+        return of_level[self._levels(rows, parent, at)]
+
+    def _crossed(self, rows: Rows, child: int, c: int, at: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """Context of a column with two parents in rows `at` for each level of one of them, c, (n, V)."""
+        shape = len(at), len(contexts)
+        each = [
+            np.broadcast_to(contexts if parent == c else self._context_in(rows, parent, at)[:, None], shape)
+            for parent in self.coding.above(child)
+        ]
+        return self.coding.crossed(child, each)
 
     def _put(self, rows: Rows, c: int, at: np.ndarray, levels: np.ndarray) -> None:
         """Set the levels of column c in rows `at`, and with them the contexts of its children."""
@@ -207,7 +222,8 @@ class Gaps:
         context = self.coding.contexts[self.coding.plain[c].name][levels]
         for child in self._children[c]:
             if self.coding.plain[child].levels:
-                self._code(rows, child, at, context, self._levels(rows, child, at))
+                of_child = self._context(rows, child, at) if child in self.coding.second else context
+                self._code(rows, child, at, of_child, self._levels(rows, child, at))
             else:
                 column = self.coding.columns[child]
                 x, cells = number_in(rows, column, at), getattr(rows, column.block)
@@ -216,7 +232,7 @@ class Gaps:
 
     def _code(self, rows: Rows, c: int, at: np.ndarray, context: np.ndarray, level: np.ndarray) -> None:
         column, n = self.coding.columns[c], len(self.coding.plain[c].levels)
-        code = np.where(level == n, column.blank, context * np.int64(n + 1) + level)
+        code = np.where((level == n) | (context < 0), column.blank, context * np.int64(n + 1) + level)
         getattr(rows, column.block)[at, column.index] = code
 
 

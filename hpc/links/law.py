@@ -8,6 +8,7 @@ numeric parent is a node of its own, below the node of its atom; its levels are 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,15 +17,17 @@ from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.bins import Bins, bounds
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.crossed import CrossedBelief, belief_in, drawn, log_p
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.linked import Branch, Linked
 from mpibayes.hpc.links.pairs import given_each_level, in_clusters, in_groups, of_tables
 from mpibayes.hpc.links.tables import OfRows, Table
-from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, drawn
+from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column, Rows
 
 AT_ONCE = 4_000_000  # numbers in a message held at once
+OF_CASES = 1 << 30  # added to a column's number, names the uniforms that draw contexts of second parents
 
 
 class TreeLaw:
@@ -50,7 +53,7 @@ class TreeLaw:
         """Log probability of the known cells of these columns in every cluster, (n, K + 1)."""
         evidence, total = self.evidence(known)
         for rows in self._pieces(known.n_rows):
-            total[rows] += Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
+            total[rows] += log_p(self._of.tree, self._tables, evidence.take(rows), self._width)
         return total
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
@@ -142,7 +145,7 @@ class TreeLaw:
         n = self._tables[c].n_levels
         levels = np.full((n, len(self._tables)), UNKNOWN)
         levels[:, c] = np.arange(n)
-        return np.exp(Messages(self._of.tree, self._tables, Evidence(levels), self._width).total)
+        return np.exp(log_p(self._of.tree, self._tables, Evidence(levels), self._width))
 
     def _share_by_cluster(self, events: Events) -> np.ndarray:
         """Probability of each event given each level, (U, V, K + 1); for a branch, given the levels of its node."""
@@ -195,7 +198,7 @@ class TreeLaw:
         """Log probability of the known cells in every cluster, (n, K + 1)."""
         total = np.empty((len(evidence), self._width))
         for rows in self._pieces(len(evidence)):
-            total[rows] = Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
+            total[rows] = log_p(self._of.tree, self._tables, evidence.take(rows), self._width)
         return total
 
     def of_rows(self, coding: Coding, rows: Rows) -> Evidence:
@@ -236,7 +239,7 @@ class TreeLaw:
         tables = self._of_rows(self._tables, cluster, levels)
         for c, column in self._of.numbers.items():
             tables[c] = Bins(len(column.atoms), masses(column)).of(np.arange(len(cluster)))
-        return Messages(self._of.tree, tables, evidence, 1).total[:, 0]
+        return log_p(self._of.tree, tables, evidence, 1)[:, 0]
 
     def draw(
         self,
@@ -259,11 +262,11 @@ class TreeLaw:
         out = np.empty((len(columns), len(ids)), np.intp)
         for rows in self._pieces(len(ids)):
 
-            def uniforms(c: int, rows=rows) -> np.ndarray:
-                return one_uniform(stream, Categorical.substreams[0], self._of.column[c], ids[rows])
+            def uniforms(c: int, of: int = 0, rows=rows) -> np.ndarray:
+                return one_uniform(stream, Categorical.substreams[0], of + self._of.column[c], ids[rows])
 
-            of_rows = [table.of(cluster[rows]) for table in tables]
-            result = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
+            of_rows, cases = [table.of(cluster[rows]) for table in tables], partial(uniforms, 0, OF_CASES)
+            result = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms, cases)
             out[:, rows] = [result[c] for c in columns]
         level = dict(zip(columns, out))
         values: dict[str, np.ndarray] = {}
@@ -311,11 +314,8 @@ class TreeLaw:
         return np.column_stack(result)
 
     def _of_rows(self, tables, cluster: np.ndarray, levels: np.ndarray) -> list[OfRows]:
-        tree, result = self._of.tree, []
-        for c, (table, parent) in enumerate(zip(tables, tree.parents)):
-            context = np.zeros(len(levels), np.intp) if parent == ROOT else tree.contexts[parent][levels[:, parent]]
-            result.append(table.of(cluster, (context, levels[:, c])))
-        return result
+        context_of = self._of.tree.context_of
+        return [table.of(cluster, (context_of(c, levels), levels[:, c])) for c, table in enumerate(tables)]
 
     def evidence(self, known: Known, branches: Sequence[Branch] | None = None) -> tuple[Evidence, np.ndarray]:
         """Return the known cells of the tree's columns and of its branches (or of `branches` instead); and the log
@@ -391,9 +391,9 @@ class TreeLaw:
             log_number[there] = self._numbers(events.take(np.flatnonzero(there)))
         return share, log_number
 
-    def _beliefs(self, evidence: Evidence, column: int) -> Iterator[tuple[slice, Belief]]:
+    def _beliefs(self, evidence: Evidence, column: int) -> Iterator[tuple[slice, Belief | CrossedBelief]]:
         for rows in self._pieces(len(evidence)):
-            yield rows, Belief(self._of.tree, self._tables, evidence.take(rows), self._width, column)
+            yield rows, belief_in(self._of.tree, self._tables, evidence.take(rows), self._width, column)
 
     def _pieces(self, n: int) -> list[slice]:
         return [slice(i, min(i + self._step, n)) for i in range(0, n, self._step)]

@@ -21,7 +21,7 @@ from mpibayes.io.rows import Column, Rows
 
 @dataclass(frozen=True)
 class Linked:
-    """Columns of one tree, parents first.
+    """Columns of one tree, or of several that a column with two parents joins, first parents first.
 
     plain, column: their indices among the plain columns, and among the categorical ones of the components; numbers
     follow these. names: column names in the table; a column that records the atom of a number has the number's name, ""
@@ -47,24 +47,38 @@ def linked(coding: Coding, kind: Categorical) -> list[Linked]:
             children.setdefault(parent, []).append(c)
     for c in coding.in_contexts:
         children.setdefault(int(coding.parents[c]), [])
+    for q in coding.second.values():
+        children.setdefault(q, [])
     number = {column.name: c for c, column in enumerate(kind.columns)}
     number |= {coding.plain[c].name: len(kind) + c for c in coding.numbers}
     result = []
-    for root in children:
-        if parents[root] != ROOT:
-            continue
-        plain = [root]
+    for roots in _together([c for c in children if parents[c] == ROOT], parents, coding.second):
+        plain = list(roots)
         for c in plain:  # grows while we iterate
             plain += children.get(c, ())
         place = {c: i for i, c in enumerate(plain)}
         columns = [coding.plain[c] for c in plain]
-        above = [ROOT if c == root else place[int(parents[c])] for c in plain]
+        above = [ROOT if c in roots else place[int(parents[c])] for c in plain]
+        second = {place[c]: place[q] for c, q in coding.second.items() if c in place}
         contexts = [coding.contexts.get(c.name, np.zeros(len(c.levels), np.intp)) for c in columns]
         numbers = {i: c for i, c in enumerate(columns) if not c.levels}
         apart = {c.name for c in numbers.values()}
         names = ["" if c.part_of in apart else c.part_of or c.name for c in columns]
-        result.append(Linked(Tree(above, contexts), plain, [number[c.name] for c in columns], names, numbers))
+        result.append(Linked(Tree(above, contexts, second), plain, [number[c.name] for c in columns], names, numbers))
     return sorted(result, key=lambda of: of.plain[0])
+
+
+def _together(roots: Sequence[int], parents: np.ndarray, second: Mapping[int, int]) -> list[tuple[int, ...]]:
+    """Group the roots whose trees a column with two parents joins."""
+
+    def root(c: int) -> int:
+        return c if parents[c] == ROOT else root(int(parents[c]))
+
+    group = {c: {c} for c in roots}
+    for child, q in second.items():
+        both = group[root(child)] | group[root(q)]
+        group |= dict.fromkeys(both, both)
+    return list(dict.fromkeys(tuple(sorted(of)) for of in group.values()))
 
 
 def counted(

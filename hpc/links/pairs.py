@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mpibayes.hpc.links.crossed import belief_in, log_p
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.tables import Table
 from mpibayes.hpc.links.tree import UNKNOWN, Evidence, Messages, Tree, scaled
@@ -26,7 +27,14 @@ def given_each_level(
     n, inside = tables[x].n_levels, set(tree.path(x))
     levels = np.full((n, len(tables)), UNKNOWN)
     levels[:, x] = -2 - np.arange(n) if number else np.arange(n)
-    m = Messages(tree, tables, Evidence(levels, {x: np.eye(n)[:, :, None]} if number else {}), width)
+    evidence = Evidence(levels, {x: np.eye(n)[:, :, None]} if number else {})
+    if tree.second:
+        p_x, one = np.exp(log_p(tree, tables, evidence, width))[:, None], np.ones((n, width))
+        for c in (c for c in range(len(tables)) if c != x):
+            of = belief_in(tree, tables, evidence, width, c)
+            yield c, np.stack([of.level(v, one) for v in range(tables[c].n_levels)], axis=1) * p_x
+        return
+    m = Messages(tree, tables, evidence, width)
     alone = np.exp(m.total)[:, None]
     contexts: dict[int, np.ndarray] = {}  # by column: contexts given each level of x, (V_x, W, width)
     for c, parent in enumerate(tree.parents):

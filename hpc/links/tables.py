@@ -28,6 +28,15 @@ class Table:
         """Return the table in the cluster of each row; see `OfRows`."""
         return OfRows(self, cluster, left_out)
 
+    def take(self, rows: np.ndarray) -> Table:
+        """Return the table for some of the rows."""
+        return self
+
+    def sliced(self, n: int, context: int) -> Table:
+        """Return the table in one of the n contexts of the second parent."""
+        pseudo = None if self.pseudo is None else self.pseudo[context::n]
+        return Table(self.counts[context::n], pseudo)
+
     def weight(self, context, level) -> np.ndarray:
         """Counts plus pseudo-counts, (..., K + 1), before division by their totals."""
         counts = self.counts[context, level]
@@ -71,6 +80,17 @@ class OfRows:
     def __init__(self, table: Table, cluster: np.ndarray, left_out: tuple[np.ndarray, np.ndarray] | None = None):
         self._table, self._cluster, self._left_out = table, cluster, left_out
         self.n_contexts, self.n_levels = table.n_contexts, table.n_levels
+
+    def take(self, rows: np.ndarray) -> OfRows:
+        left_out = None if self._left_out is None else (self._left_out[0][rows], self._left_out[1][rows])
+        return type(self)(self._table, self._cluster[rows], left_out)
+
+    def sliced(self, n: int, context: int) -> OfRows:
+        if self._left_out is None:
+            return OfRows(self._table.sliced(n, context), self._cluster)
+        of, level = self._left_out
+        left_out = of // n, np.where(of % n == context, level, -1)
+        return OfRows(self._table.sliced(n, context), self._cluster, left_out)
 
     def of_cells(self, rows: np.ndarray, context: np.ndarray, level: np.ndarray) -> np.ndarray:
         k, (of, part) = self._cluster[rows], self._own(rows)

@@ -22,11 +22,13 @@ UNKNOWN = -1
 class Tree:
     """C columns, parents before children.
 
-    parents: index of each column's parent, ROOT for the first. contexts: the context of each level, (V,), by column.
+    parents: index of each column's parent, ROOT for none. contexts: the context of each level, (V,), by column. second:
+    index of the second parent of each column with two, by its index (`crossed`); its contexts change fastest.
     """
 
     parents: Sequence[int]
     contexts: Sequence[np.ndarray]
+    second: Mapping[int, int] = field(default_factory=dict)
 
     def path(self, column: int) -> list[int]:
         """Return the path from the root to a column, inclusive."""
@@ -34,6 +36,17 @@ class Tree:
         while self.parents[path[-1]] != ROOT:
             path.append(self.parents[path[-1]])
         return path[::-1]
+
+    def context_of(self, column: int, levels: np.ndarray) -> np.ndarray:
+        """Context of a column in rows with these levels of all columns, (n, C): (n,)."""
+        parent = self.parents[column]
+        if parent == ROOT:
+            return np.zeros(len(levels), np.intp)
+        context = self.contexts[parent][levels[:, parent]]
+        if column not in self.second:
+            return context
+        of = self.contexts[self.second[column]]
+        return context * (int(of.max()) + 1) + of[levels[:, self.second[column]]]
 
 
 @dataclass(frozen=True)
@@ -306,7 +319,7 @@ def _passed(p: np.ndarray, e: np.ndarray) -> np.ndarray:
 # --- draws ------------------------------------------------------------------------------------------------------------
 
 
-def drawn(
+def drawn_in(
     tree: Tree, tables: Sequence, evidence: Evidence, requested: Collection[int], uniforms: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
     """Return levels (n,) of the requested columns: known, or drawn jointly given all known cells, each row in its

@@ -173,8 +173,8 @@ class WeakPairs:
             remedy.append(Facts("To model numbers together, in a new run (docs/blocks.md)", lines))
         if not remedy and asked.linked and len(self.found.clear()):
             return [
-                "These remain although columns are linked: a column has one parent, and not all kinds of column have "
-                "any."
+                "These remain although columns are linked: a column learns one parent, and not all kinds of column "
+                "have any."
             ]
         return remedy
 

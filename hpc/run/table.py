@@ -48,12 +48,13 @@ def as_modelled(config: Config, table: AnyTable) -> AnyTable:
     """Return the table with numeric columns as the model needs them: plain or in coordinates; in bins that other
     columns depend on, on lines, or below columns with levels."""
     plain, shaped, binned, lined = config.model.plain, config.model.shaped, config.model.binned, config.model.lined
-    born = config.model.born
-    if not any((plain, shaped, binned, lined, born)):
+    born, seconds = config.model.born, config.model.seconds
+    if not any((plain, shaped, binned, lined, born, seconds)):
         return table
 
     def of(column: Column) -> Column:
         column = replace(column, cuts=binned.get(column.name, ()), line=column.name in lined, child=column.name in born)
+        column = replace(column, second=seconds.get(column.name, ""))
         if plain:
             return replace(column, resolution=0.0, atoms=(), log=False)
         return replace(column, shape=shaped.get(column.name))

@@ -66,6 +66,28 @@ def test_named_links_are_kept(place):
     assert links_of(place, "named") == [[-1, 0, 0, -1, -1, -1, -1]] * 2
 
 
+def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
+    """Some of the columns lack cells, which are drawn; the report has both parents."""
+    named = "--set", 'model.links=[["b", "x0", "x1"], ["flag", "b"], ["x2", "flag", "x1"]]', "--set", "run.cycles=6"
+    for ranks in (1, 2):
+        assert run(place, f"two-{ranks}", *named, ranks=ranks).returncode == 0
+    assert links_of(place, "two-1") == links_of(place, "two-2") == [[-1, 4, 1, -1, -1, -1, 2]] * 3
+    assert exported(place, "two-1") == exported(place, "two-2")
+    assert mpibayes(place, "report", "two-1").returncode == 0
+    pairs = json.loads((place / "two-1/report/summary.json").read_text())["links"]["pairs"]
+    both = {("b", "x0"), ("b", "x1"), ("flag", "b"), ("x2", "flag"), ("x2", "x1")}
+    assert {(pair["child"], pair["parent"]) for pair in pairs if pair["share"] == 1.0} == both
+
+
+def test_two_parents_share_the_view_of_their_child(place):
+    named = "--set", "model.family=crosscat", "--set", 'model.links=[["flag", "x0", "x2"]]'
+    assert run(place, "views", *named, "--set", "run.cycles=6", "--set", "sampler.init_rows=0").returncode == 0
+    for draw in iterate_draws(place / "views"):
+        assert len({int(draw.view_of[c]) for c in (2, 4, 6)}) == 1
+    done = mpibayes(place, "query", "views", "logp", "--of", "flag=yes", "--given", "x2=u")
+    assert done.returncode == 0 and "log_p" in done.stdout, done.stderr
+
+
 def test_links_are_found_reported_and_exported(place, small_pictures):
     assert run(place, "long", "--set", "run.cycles=150", "--set", "sampler.link_moves=auto").returncode == 0
     done = mpibayes(place, "report", "long")
@@ -117,7 +139,13 @@ def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, fam
     ("links", "words"),
     [
         ('[["flag", "a"], ["a", "x0"], ["x0", "flag"]]', "links go in a circle; take one of them out"),
-        ('[["flag", "a"], ["flag", "x0"]]', '"flag" has two parents, "a" and "x0"; a column has at most one'),
+        ('[["flag", "b"], ["flag", "x0"]]', '"flag" is listed twice; give both parents in one link'),
+        ('[["flag", "b", "x0"], ["flag", "x1"]]', '"flag" has 3 parents, "b", "x0", "x1"; a column has at most two'),
+        ('[["flag", "b", "x0", "x1"]]', "[CHILD, PARENT, PARENT]"),
+        ('[["flag", "b", "b"]]', '"b" is twice a parent of "flag"'),
+        ('[["flag", "x0", "b"], ["b", "flag"]]', "links go in a circle; take one of them out"),
+        ('[["flag", "x0", "a"]]', 'the 3 contexts of "x0" and 32 contexts of "a" make 96, more than 32'),
+        ('[["flag", "x0", "y"]]', 'column "y" is real; a column with two parents is categorical or boolean'),
         ('[["flag", "nobody"]]', 'the run has no column "nobody"'),
     ],
 )

@@ -22,9 +22,9 @@ def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tupl
     return [tuple(names) for names in result.values()]
 
 
-def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> list[tuple[str, ...]]:
+def joined(units: Sequence[tuple[str, ...]], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Join the units with linked columns. Results are in the order of their first units; the columns of each are in the
-    order of the units. parent_of: parent of each column that has one, by name."""
+    order of the units. pairs: names of linked columns."""
     number = {name: u for u, names in enumerate(units) for name in names}
     first = list(range(len(units)))  # an earlier unit linked with each (union-find)
 
@@ -33,7 +33,7 @@ def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> li
             u = first[u]
         return u
 
-    for child, parent in parent_of.items():
+    for child, parent in pairs:
         a, b = sorted((head(number[child]), head(number[parent])))
         first[b] = a
     result: dict[int, list[str]] = {}

@@ -96,7 +96,7 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
     if not has_links(run.chains):
         return None
     each = [_parents(chain) for chain in run.chains]
-    columns, shares = run.columns, [_shares(parents) for parents in each if len(parents)]
+    columns, shares = run.columns, [_shares(parents, run.columns) for parents in each if len(parents)]
     if not shares:
         return Links([], 0)
     directed = np.mean(shares, axis=0)
@@ -142,10 +142,14 @@ def _parents(chain: Chain) -> np.ndarray:
     return np.concatenate(blocks).astype(np.int64) if blocks else np.zeros((0, 0), np.int64)
 
 
-def _shares(parents: np.ndarray) -> np.ndarray:
+def _shares(parents: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
     """Return the share of draws in which column i depends on column j, (C, C)."""
-    c = parents.shape[1]
-    return (parents[:, :, None] == np.arange(c)).mean(axis=0)
+    result = (parents[:, :, None] == np.arange(len(columns))).mean(axis=0)
+    place = {column.name: c for c, column in enumerate(columns)}
+    for c, column in enumerate(columns):
+        if column.second:
+            result[c, place[column.second]] = 1.0
+    return result
 
 
 def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]) -> list[tuple[float, str]]:
