@@ -9,7 +9,7 @@ from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
-from tests.run.conftest import mpibayes, run
+from tests.run.conftest import exported, mpibayes, run
 
 CONFIG = """
 [data]
