@@ -31,7 +31,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
 DRAWS, DRAWS_OF_CELLS = 20, 5  # most draws of the run before to average over, for rows and for single cells
-FULL, FEWEST_ROWS = 1000, 200  # clusters up to which ROWS are judged cell by cell, and least such rows beyond
+FULL, FEWEST_ROWS = 1000, 100  # clusters up to which ROWS are judged cell by cell, and least such rows beyond
 SCORED = 2000  # most rows scored, of a part and of the held-out rows
 LOOKED_AT = 20_000  # most old, and most new rows for comparing columns
 SHOWN = 12  # most columns, and clusters, in a table
