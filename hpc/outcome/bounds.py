@@ -5,33 +5,31 @@ A bound touches L at a point xi >= 0, an |eta| or a residual. `level` is what th
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 
-class Bound:
+class Bound(Protocol):
     """Bounds of one likelihood. Arrays are of rows, (n,) float64."""
 
     @staticmethod
     def points(eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the points at which bounds touch at eta."""
-        raise NotImplementedError
 
     @staticmethod
     def at(xi: np.ndarray, nu: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """Return (h, level) of bounds that touch at xi."""
-        raise NotImplementedError
 
     @staticmethod
     def slope(y: np.ndarray, h: np.ndarray) -> np.ndarray:
         """Return g."""
-        raise NotImplementedError
 
     @staticmethod
     def gaps(
         eta: np.ndarray, y: np.ndarray, h: np.ndarray, level: np.ndarray, nu: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return log L - log B >= 0, and its slope in eta."""
-        raise NotImplementedError
 
 
 class Logistic(Bound):
