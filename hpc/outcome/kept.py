@@ -33,9 +33,9 @@ def points_of(outcome: Outcome | None) -> dict[int, dict[str, np.ndarray]]:
 
 
 def restore(outcome: Outcome | None, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-    """Restore an outcome's state from a checkpoint."""
+    """Restore an outcome's state from a checkpoint. Ranks without a shard go by the cycle, as the others do."""
     if outcome is None:
         return
     outcome.restore(**{name: shared[PREFIX + name] for name in NAMES})
-    if outcome.fireflies is not None and all(POINTS in shards[shard.index] for shard in outcome.shards):
+    if outcome.fireflies is not None and int(shared["cycles"]) >= outcome.fireflies.after:
         outcome.fireflies.put([shards[shard.index][POINTS] for shard in outcome.shards])

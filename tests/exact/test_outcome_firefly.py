@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.outcome import fireflies as program
+from mpibayes.hpc.outcome import kept
 from mpibayes.hpc.outcome.fireflies import Fireflies
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.kernels.mixture import response
@@ -172,6 +173,15 @@ def test_wrong_brightness_is_rejected(wrong):
     with wrong():
         z = z_of_brightness()
     assert abs(z) > MOST_Z, f"z {z:.1f}"
+
+
+def test_a_rank_without_rows_restores_points_when_the_others_do():
+    """Or it would wait for sums that they do not form: from the end of burn-in on, here cycle 3."""
+    outcome = outcomes.sampler(serial(), "t4", 1, seed(22), firefly=1).outcome
+    outcome.fireflies, outcome.shards, outcome.answers = Fireflies(outcome, 3), [], []
+    for cycles, points in ((2, None), (3, [])):
+        kept.restore(outcome, {**kept.arrays_of(outcome), "cycles": cycles}, {})
+        assert outcome.fireflies.points == points
 
 
 @pytest.mark.mpi(min_size=2)
