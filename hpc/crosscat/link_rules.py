@@ -27,7 +27,7 @@ def between_keys(model: Model, report: Report) -> None:
         if len(every) > 2:
             what = f"{shown(child)} has {len(every)} parents, {', '.join(map(shown, every))}; a column has at most two"
             report.add(LINKS, what)
-        elif earlier is not parents[child] or (earlier != tuple(above) and len(every) > 1):
+        elif earlier != tuple(above) and len(every) > 1:
             report.add(LINKS, f"{shown(child)} is listed twice; give both parents in one link")
         elif len(set(above)) < len(above):
             report.add(LINKS, f"{shown(above[0])} is twice a parent of {shown(child)}; give it once")

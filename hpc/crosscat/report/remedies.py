@@ -60,6 +60,9 @@ def advise(
     if len(summaries) == 1:
         if missing:
             return Advice([sentence(words) for words in missing])
+        if (planned := chains[0].config.run.chains) > 1:  # one was asked for, or alone there when the report began
+            report = shlex.join(["mpibayes", "report", str(chains[0].home)])
+            return Advice([f"The run has {planned} chains: compare them."], [("report on all of them", report)])
         more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
         return Advice([step], [more] if one_run and on else [])

@@ -167,7 +167,9 @@ class RunSummary:
 
     @property
     def best(self) -> Chain | None:
-        """Best chain, if its held-out scores no longer rise."""
+        """Best of several chains, if its held-out scores no longer rise."""
+        if len(self.summaries) == 1:
+            return None
         order, _ = agreement.ranked(self.summaries)
         chain = next(c for c, summary in zip(self.run.chains, self.summaries) if summary is order[0])
         return chain if _judged(self.run, [chain]).level else None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from mpibayes.hpc.config.keys import Run
 from mpibayes.hpc.config.places import Places
 from mpibayes.hpc.crosscat.partitions import nearest, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
-from mpibayes.hpc.crosscat.report import remedies
+from mpibayes.hpc.crosscat.report import remedies, summarise
 from mpibayes.hpc.crosscat.report.answers import answer, listed, settled
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.posterior.chains import Chain
@@ -386,6 +387,19 @@ def test_a_posterior_that_is_spread_out_says_what_can_be_used():
 def test_one_chain_is_to_be_compared_with_another():
     text, (command,) = advice([[TRUTH] * 8])
     assert text.startswith("Run more than one chain (run.chains = 2)") and "run.chains=2" in command
+
+
+def test_one_chain_of_several_is_to_be_compared_with_the_others(monkeypatch):
+    """They may have begun after the report did; alone it is not the best of them."""
+    made, of = kept_chains(1)
+    run = Config({**made[0].config.sections, "run": Run(chains=2)}, {}, Places(Path("run.toml")))
+    made = [replace(made[0], config=run)]
+    result = remedies.advise(made, of, [agreement_of([[TRUTH] * 8], of)], ENDED)
+    assert result.steps == ["The run has 2 chains: compare them."]
+    assert result.commands == [("report on all of them", "mpibayes report runs/a")]
+    monkeypatch.setattr(summarise, "_judged", lambda run, chains: SimpleNamespace(level="scores"))
+    summary = SimpleNamespace(run=SimpleNamespace(chains=made), summaries=of)
+    assert summarise.RunSummary.best.fget(summary) is None
 
 
 def test_a_chain_that_was_not_started_is_started_by_the_same_command():
