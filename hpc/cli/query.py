@@ -62,7 +62,7 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
     from mpibayes.hpc.query import answer as answers
     from mpibayes.hpc.query.asking import Asking
     from mpibayes.hpc.query.question import ask
-    from mpibayes.hpc.report.advice import warn_of_disagreement
+    from mpibayes.hpc.report.advice import warn_beside_answer
     from mpibayes.hpc.report.drawing import require_extra
     from mpibayes.io.files import writing
     from mpibayes.io.target import ANSWER, check_target
@@ -88,7 +88,7 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
                 with writing(out):
                     answers.write(answer, out)
                 console.print(Text(f"written to {out}"), soft_wrap=True)
-            warn_of_disagreement(asking.run)
+            warn_beside_answer(asking.run)
 
         on_root(comm, show, share=False, what="write the answer")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.report.document import early_look
 from mpibayes.hpc.run.identity import RESOLVED
 from mpibayes.text import visible
 
@@ -51,7 +52,17 @@ def disagreement(chains: Sequence[Chain]) -> str:
     return f"{trouble}: do not use this answer yet; what to do: {report}"
 
 
-def warn_of_disagreement(run: Any) -> None:
-    """Warn on standard error, beside an answer of an opened run, that its chains contradict each other."""
-    if run.contradicted():
-        print(visible(f"mpibayes: warning: {disagreement(run.chains)}"), file=sys.stderr, flush=True)
+def warn_beside_answer(run: Any) -> None:
+    """Warn on standard error, beside an answer of an opened run, that its chains contradict each other, or have not
+    reached their end."""
+    words = f"warning: {disagreement(run.chains)}" if run.contradicted() else early_note(run)
+    if words:
+        print(visible(f"mpibayes: {words}"), file=sys.stderr, flush=True)
+
+
+def early_note(run: Any) -> str:
+    """Describe for a note beside an answer how far the chains of an opened run are; "" if all have reached their
+    end."""
+    run.read_traces()
+    words = early_look(run.chains)
+    return f"note: an{words[2:]}" if words else ""

@@ -20,7 +20,7 @@ from mpibayes.hpc.posterior.chains import files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
-from mpibayes.hpc.report.advice import warn_of_disagreement
+from mpibayes.hpc.report.advice import warn_beside_answer
 from mpibayes.hpc.results.asked_report import DRAWS
 from mpibayes.hpc.results.weak_pairs import weakened
 from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, passes_over
@@ -203,4 +203,4 @@ def _say(done: Completed, asking: Asking, out: Path, copies: int, console: Any) 
     many = "1 copy" if copies == 1 else f"{copies:,} copies"
     to.print(Text(f"{many} of {counted(done.n_rows, 'row')} written to {out}: {cells}"), soft_wrap=True)
     if console is None:
-        warn_of_disagreement(asking.run)
+        warn_beside_answer(asking.run)

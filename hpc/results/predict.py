@@ -13,6 +13,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.family import Forecast, Request, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.registry import forecast_of, posterior_of
+from mpibayes.hpc.report.advice import early_note
 from mpibayes.io.files import replacing, writing
 from mpibayes.io.rows import SLICE_ROWS
 from mpibayes.io.target import ANSWER, COMPLETED, check_target, same_file
@@ -120,6 +121,8 @@ def predict(
         where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
         cells = f"{counted(sum(filled.values()), 'cell')} filled in{where}"
         _say(console, f"{counted(n_rows, 'row')} written to {complete}: {cells}{'' if out else scored}")
+    if early := early_note(kept):
+        _say(console, early)
     return Predicted(out, n_rows, forecast.n_draws, mean, tuple(notes), filled)
 
 

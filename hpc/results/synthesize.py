@@ -20,7 +20,7 @@ from mpibayes.hpc.query.answer import Answer, show, write
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import written_like
 from mpibayes.hpc.query.support import never_negative, tails
-from mpibayes.hpc.report.advice import warn_of_disagreement
+from mpibayes.hpc.report.advice import warn_beside_answer
 from mpibayes.hpc.results.complete import FORMS, in_folder
 from mpibayes.hpc.synthetic import judge as judging
 from mpibayes.hpc.synthetic.gaps import Gaps
@@ -193,4 +193,4 @@ def _say(done: Synthetic, asking: Asking, out: Path, console: Any) -> None:
     if done.judged is not None:
         show(done.judged, console or output())
     if console is None:
-        warn_of_disagreement(asking.run)
+        warn_beside_answer(asking.run)

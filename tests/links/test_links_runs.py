@@ -81,10 +81,10 @@ def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
 
 def test_two_parents_share_the_view_of_their_child(place):
     named = "--set", "model.family=crosscat", "--set", 'model.links=[["flag", "x0", "x2"]]'
-    assert run(place, "views", *named, "--set", "run.cycles=6", "--set", "sampler.init_rows=0").returncode == 0
-    for draw in iterate_draws(place / "views"):
+    assert run(place, "two-views", *named, "--set", "run.cycles=6", "--set", "sampler.init_rows=0").returncode == 0
+    for draw in iterate_draws(place / "two-views"):
         assert len({int(draw.view_of[c]) for c in (2, 4, 6)}) == 1
-    done = mpibayes(place, "query", "views", "logp", "--of", "flag=yes", "--given", "x2=u")
+    done = mpibayes(place, "query", "two-views", "logp", "--of", "flag=yes", "--given", "x2=u")
     assert done.returncode == 0 and "log_p" in done.stdout, done.stderr
 
 

@@ -15,6 +15,7 @@ JOINED = 3  # most groups of a coarser level that it names, in the first view
 NAMED = 3  # columns named per view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
+SUMMARY = "Use the groups that are named here as a summary; another run would draw other lines"
 ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
 BEST = "Use the predictions of the best chain; the chains have found different groups"
@@ -24,6 +25,11 @@ VIEWS = "Use the views of the columns and the predictions; no groups of rows can
 def usable(p: RunSummary) -> bool:
     """True if a level of a view can be used."""
     return any(groups.any_usable(view.levels) for view in p.views)
+
+
+def natural(p: RunSummary) -> bool:
+    """True if a level of a view is natural."""
+    return any(_has(view, "natural") for view in p.views)
 
 
 def sentences(p: RunSummary) -> list[str]:

@@ -34,7 +34,8 @@ def _of_use(p: RunSummary, alike: bool) -> str:
     if any(c.climbed for c in p.summaries):  # groups may still change, whether chains agree or not
         return ""
     if group_words.usable(p):
-        return group_words.ROUGH if alike else group_words.HEADLINE
+        natural = group_words.ROUGH if alike else group_words.HEADLINE
+        return natural if group_words.natural(p) else group_words.SUMMARY
     if alike and p.predicts and p.one_population:
         return group_words.ONE
     if alike or not (p.predicts or p.best):

@@ -206,7 +206,10 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
     assert p.verdict == "spread" and verdict(p).headline == group_words.HEADLINE
     assert verdict(p).sound == DOUBT
-    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    found = view.levels
+    view.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in found]
+    assert verdict(p).headline == group_words.SUMMARY, "each chain's own tree has other groups"
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in found]
     assert verdict(p).headline == "", "scores have not settled"
     assert levels.top(view, "", 3).fields[-1].heading == "2 groups, on which the chains disagree"
     p.settled = SETTLED

@@ -30,6 +30,7 @@ from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.runs import make_run, planted, write_planted
 from tests.page.checks import parts_of, problems
+from tests.run.conftest import mpibayes
 
 
 def run_report(run_dirs, **options):
@@ -119,6 +120,19 @@ def test_an_early_look_without_a_status(short, run_dir):
     assert text_of(short("cycles", "")).startswith("An early look: 40 of 2,000 cycles.")
     assert "early look" not in text_of(short("settled", "")), "nobody knows"
     assert "early look" not in text_of(make(Posterior([run_dir])))
+
+
+@pytest.mark.parametrize("state", ["running", "finished"])
+def test_answers_of_a_run_short_of_its_end_have_a_note(run_dir, tmp_path, state):
+    """Beside `predict` and questions; none beside answers of a run that has ended."""
+    asked = ["query", run_dir, "simulate", "-n", "2", "-o", "a.csv"], ["predict", run_dir, "a.csv", "-o", "b.csv"]
+    write_status(run_dir, {"state": state})
+    try:
+        answers = [mpibayes(tmp_path, *words) for words in asked]
+    finally:
+        (run_dir / "status.json").unlink(missing_ok=True)
+    assert [answer.returncode for answer in answers] == [0, 0], answers
+    assert ["note: an early look: 40 of " in answer.stderr for answer in answers] == [state == "running"] * 2
 
 
 def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tmp_path):
