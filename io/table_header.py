@@ -175,9 +175,12 @@ def impossible(rows: Rows, columns: Sequence[Column], n_rows: int) -> str:
         here = [c for c in columns if c.block == block]
         if block in CODES:
             blank = np.array([len(c.levels) for c in here], CODES[block])
-            if (cells.max(axis=0) > blank).any():
+            largest = cells.max(axis=0)
+            if (largest > blank).any():
                 return f"a code in '{block}' is larger than its column allows"
-            missing = (cells == blank).sum(axis=0)
+            missing = np.zeros(len(here), np.int64)
+            gappy = np.flatnonzero(largest == blank)  # counting takes longer than reading
+            missing[gappy] = (cells[:, gappy] == blank[gappy]).sum(axis=0)
         else:
             missing = np.isnan(cells).sum(axis=0)
             if wrong := _impossible_numbers(cells, block):

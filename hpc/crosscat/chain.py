@@ -272,14 +272,16 @@ class Mixture:
             return np.diff(shards.bounds(self.n_rows, self.n_shards))
         return self.growth.targets(self.growth.fraction(cycle))
 
-    def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, np.ndarray]:
+    def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, ...] | None:
         """Return (remove, assign) for all views on the i-th of this rank's shards, so that a row is active in all views
-        or in none.
+        or in none; None for a plain sweep over a shard whose rows are and stay active.
 
         A row that may not leave in one view stays in all: its removal is skipped. If one view has no cluster for new
         rows, no view changes.
         """
         z = self.views[0].z[i]
+        if self.growth is None and (z > IDLE).all():
+            return None
         remove, assign = all_rows(z) if self.growth is None else self.growth.steps(shard, z, target, self.cycles + 1)
         if not all(step.has_room(shard) for step in steps):
             return remove[:0], assign[:0]

@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
+from mpibayes.hpc.crosscat.start.surprise import surprising
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.outcome import kept as outcomes
@@ -127,10 +128,7 @@ class Family:
                 f"{config.path}: a run that starts from the clusters of {path} has all their rows from the start; set "
                 'sampler.strategy = "auto"'
             )
-        say(
-            f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; "
-            + newcomers.in_words(grown[0].n_new, config.of(Model).likelihood)
-        )
+        say(f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; {grown[0].n_new:,} are new")
         return grown
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
@@ -198,6 +196,11 @@ class ViewsChain:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
                 whole = {c.name: c.part_of or c.name for c in mixture.columns}
                 views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
+            if newcomers.n_in_clusters(given.n_new, mixture.settings.likelihood):
+                mixture.start(given.labels)
+                if not surprising(mixture, given.labels[0]):
+                    self.start_record = {"surprising": False}
+                    return
             if self._from and self._finds_better(given.labels):
                 return
             labels = (
@@ -324,13 +327,15 @@ class ViewsChain:
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles
         started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
-        if self._from and not cycle:
-            rows = newcomers.in_words(self._labels.n_new, config.of(Model).likelihood)
-            started = [f"starts: as the last draw of {self._from}; {rows}"]
+        if not cycle and self._labels is not None and self._labels.n_new:
+            likelihood, familiar = config.of(Model).likelihood, "surprising" in self.start_record
+            rows = newcomers.in_words(self._labels.n_new, likelihood, familiar)
+            place = self._from or strategy.labels_path(config)
+            started = [f"starts: as the last draw of {place}; {rows}"]
             if searches.left_present(self.start_record):
-                started = [f"starts: anew, and not as the last draw of {self._from}"]
+                started = [f"starts: anew, and not as the last draw of {place}"]
         started += [] if cycle else self._about
-        started += [searches.in_words(**self.start_record)] if self.start_record else []
+        started += [searches.in_words(**self.start_record)] if "searches" in self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []
         words += [strategy.counting_in_words(config)] if cycle <= config.burn_in else []

@@ -243,7 +243,7 @@ class Data:
         Yields (positions in row_numbers, rows of the table, positions in these rows).
         """
         step = max(PIECE, PIECE_BYTES // bytes_of_row(self.table.columns))
-        cuts = np.flatnonzero(np.diff(row_numbers // step)) + 1
+        cuts = np.flatnonzero(np.diff((row_numbers - row_numbers[:1]) // step)) + 1
         for start, stop in pairwise([0, *cuts.tolist(), len(row_numbers)] if len(row_numbers) else ()):
             numbers = row_numbers[start:stop]
             first = int(numbers[0])

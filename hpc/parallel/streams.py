@@ -89,6 +89,7 @@ class Purpose(IntEnum):
     TOPICS = 73  # topics of a document's words; sub = document (kernels)
     TRIALS = 74  # proposals at the end of a search for views
     JUDGES = 75  # rows that judge several searches for views
+    COMPARED = 76  # rows by which those appended to a run are compared with its earlier ones
     TABLE_PARAMETERS = (
         78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
     )

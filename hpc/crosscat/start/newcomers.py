@@ -61,11 +61,12 @@ def n_in_clusters(n_new: int, likelihood: bool) -> int:
     return min(n_new, MOST) if likelihood and n_new >= FEWEST else 0
 
 
-def in_words(n_new: int, likelihood: bool) -> str:
-    """Describe where new rows start."""
+def in_words(n_new: int, likelihood: bool, familiar: bool = False) -> str:
+    """Describe where new rows start. familiar: True if they are of the kinds that the chain has (surprise.py)."""
     n = n_in_clusters(n_new, likelihood)
-    if not n:
-        return f"the first cycle seats {counted(n_new, 'more training row')}"
+    if familiar or not n:
+        like = ", which are like the others" if familiar else ""
+        return f"the first cycle seats {counted(n_new, 'more training row')}{like}"
     where = "start in clusters found among them alone"
     if n == n_new:
         return f"{n:,} more training rows {where}"

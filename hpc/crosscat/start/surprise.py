@@ -1,0 +1,49 @@
+"""Comparison of rows appended to a run with the rows that its chain has: are there kinds of rows among them that it
+lacks?
+
+If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches (searches.py)
+look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to its rows, so new
+ones of the same kinds are a little less probable; in tables of few rows for their clusters they may count as surprising.
+The start of a chain is not a draw, so exactness is not affected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.start.subsample import IDLE
+from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.parallel.streams import Purpose, generator
+
+MOST = 3_000  # rows of each sort
+ERRORS = 2.0  # standard errors that are not due to chance
+ODD = 0.01  # share of the chain's rows that are less probable than any other: an odd row is less probable than these
+
+
+def surprising(mixture: Mixture, labels: np.ndarray) -> bool:
+    """Return True, on every rank, if idle rows have a lower mean log density than rows in clusters, or if too many of
+    them are odd. labels (N,): of one view; the chain must have started from them. Collective."""
+    stream = generator(mixture.settings.seed, Purpose.COMPARED, chain=mixture.chain)
+    samples = [
+        np.sort(stream.choice(places, min(len(places), MOST), replace=False, shuffle=False))
+        for places in (np.flatnonzero(labels != IDLE), np.flatnonzero(labels == IDLE))
+    ]
+    old, new = (_log_density(mixture, places) for places in samples)
+    error = np.hypot(old.std(), new.std() * np.sqrt(len(old) / len(new))) / np.sqrt(len(old))
+    n_odd, expected = int((new < np.quantile(old, ODD)).sum()), ODD * len(new)
+    spread = np.sqrt(expected * (1.0 + len(new) / len(old)))
+    return bool(old.mean() - new.mean() > ERRORS * error or n_odd - expected > ERRORS * spread)
+
+
+def _log_density(mixture: Mixture, places: np.ndarray) -> np.ndarray:
+    """Return the log density of training rows at `places`, ascending, (n,) float64; each is computed by the rank that
+    has the row."""
+    result = np.zeros(len(places))
+    for i, shard in enumerate(mixture.shards):
+        first, last = np.searchsorted(places, [shard.start, shard.start + len(shard)]).tolist()
+        index = places[first:last] - shard.start
+        for view, density in zip(mixture.views, densities(mixture.views, mixture.linking.codings)):
+            result[first:last] += density.log_density(view.shards[i].rows.take(index))
+    mixture.comm.sum_everywhere(result.view(np.int64))  # other ranks add zeros, so that no bit changes
+    return result
