@@ -24,7 +24,7 @@ from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
-from mpibayes.hpc.data.rows import Data, digest
+from mpibayes.hpc.data.rows import Data, OnePass, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.outcome import kept as outcomes
 from mpibayes.hpc.outcome import keys as outcome_keys
@@ -150,7 +150,8 @@ class ViewsChain:
         self.start_record: dict[str, Any] = {}
         self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
-        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number)
+        read = OnePass(data)
+        self.mixture = Mixture(comm, data.columns, read.rows_of, data.n_rows, settings, number)
         columns, self._about = None, []
         if config.of(outcome_keys.Outcome).column is not None:
             from mpibayes.hpc.crosscat import with_outcome
@@ -160,7 +161,7 @@ class ViewsChain:
             self._about = with_outcome.in_words(columns, config)
         self.heldout = None
         if (data.heldout is not None or config.heldout_path is not None) and config.of(Model).likelihood:
-            blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
+            blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file, read)
             answers = None if columns is None else columns.of_blocks(comm, self.mixture.n_shards, config)
             self.heldout = HeldOut(comm, blocks, answers)
 

@@ -206,13 +206,19 @@ class Data:
         """Held-out rows start..stop-1, used columns only."""
         return self._chosen(self.heldout[start:stop])
 
-    def _chosen(self, row_numbers: np.ndarray) -> Rows:
-        """Rows with the given numbers in the table, ascending; used columns only."""
+    def _chosen(self, row_numbers: np.ndarray, met: list[tuple[np.ndarray, Rows]] | None = None) -> Rows:
+        """Rows with the given numbers in the table, ascending; used columns only. Held-out rows among the rows read are
+        appended to `met`, with their numbers."""
         chosen = self.carve.empty(self.latent.columns, len(row_numbers))
         for place, rows, index in self._pieces(row_numbers):
-            piece = self.as_modelled(take_columns(rows, self._positions).take(index), row_numbers[place])
+            used, first = take_columns(rows, self._positions), row_numbers[place][0] - index[0]
+            piece = self.as_modelled(used.take(index), row_numbers[place])
             for block in ARRAYS:
                 getattr(chosen, block)[place] = getattr(piece, block)
+            if met is not None:
+                start, stop = np.searchsorted(self.heldout, [first, first + len(rows)])
+                numbers = self.heldout[start:stop]
+                met.append((numbers, self.as_modelled(used.take(numbers - first), numbers)))
         return chosen
 
     def recorded_at(self, numbers: np.ndarray) -> Rows:
@@ -249,17 +255,19 @@ class Data:
             first = int(numbers[0])
             yield slice(start, stop), self.table.read(first, int(numbers[-1]) + 1), numbers - first
 
-    def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
+    def heldout_blocks(
+        self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None, read: OnePass | None = None
+    ) -> HeldOutRows:
         """Deal the held-out rows, in `n_blocks` fixed blocks, to ranks. Collective.
 
-        file_rows: root's rows of a held-out file, if there is one.
+        file_rows: root's rows of a held-out file, if there is one. read: what has read the training rows.
         """
         mine = shards.of_rank(n_blocks, comm.size, comm.rank)
         if self.heldout is not None:
             cut = shards.bounds(len(self.heldout), n_blocks)
             blocks = agree(
                 comm,
-                lambda: {i: self._chosen(self.heldout[cut[i] : cut[i + 1]]) for i in mine},
+                lambda: {i: (read or OnePass(self)).heldout_at(self.heldout[cut[i] : cut[i + 1]]) for i in mine},
                 "read its held-out rows",
             )
             return HeldOutRows(len(self.heldout), blocks)
@@ -287,6 +295,39 @@ class Data:
             return rows, unseen_message(record, path)
 
         return on_root(comm, read, share=False, what=f"read {path}") or (None, "")
+
+
+class OnePass:
+    """Reads training rows and keeps the held-out rows between them, so that a start reads the table once."""
+
+    def __init__(self, data: Data):
+        self._data = data
+        self._met: list[tuple[np.ndarray, Rows]] = []  # numbers in the table, and rows
+
+    def rows_of(self, start: int, stop: int) -> Rows:
+        """See `Data.rows_of`."""
+        if self._data.heldout is None:
+            return self._data.rows_of(start, stop)
+        return self._data._chosen(self._data.numbers_of(start, stop), self._met)
+
+    def heldout_at(self, numbers: np.ndarray) -> Rows:
+        """Held-out rows with these numbers in the table, ascending; those that were not met are read now."""
+        result = self._data.carve.empty(self._data.latent.columns, len(numbers))
+        unmet = np.ones(len(numbers), bool)
+
+        def put(place: np.ndarray, rows: Rows) -> None:
+            unmet[place] = False
+            for block in ARRAYS:
+                getattr(result, block)[place] = getattr(rows, block)
+
+        for of, rows in self._met:
+            if len(of) and len(numbers) and of[0] <= numbers[-1] and numbers[0] <= of[-1]:
+                _, place, index = np.intersect1d(numbers, of, assume_unique=True, return_indices=True)
+                put(place, rows.take(index))
+        place = np.flatnonzero(unmet)
+        if len(place):
+            put(place, self._data._chosen(numbers[place]))
+        return result
 
 
 def digest(rows: Rows) -> str:

@@ -2,8 +2,8 @@
 lacks?
 
 If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches (searches.py)
-look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to its rows, so new
-ones of the same kinds are a little less probable; in tables of few rows for their clusters they may count as surprising.
+look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to its own rows, so
+new ones of the same kinds are a little less probable, and count as surprising where rows are few for their clusters.
 The start of a chain is not a draw, so exactness is not affected.
 """
 
