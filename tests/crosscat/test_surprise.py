@@ -39,8 +39,8 @@ def kinds(seed, novel=0.0):
 
 
 def test_rows_of_known_kinds_surprise_by_chance_alone():
-    """Two comparisons err in 2.3 % of tables each, and more often as a chain is fitted to its rows: in 10 of 100 tables.
-    At that rate 12 of 40 or more have probability 5e-4."""
+    """Two comparisons err in 2.3 % of tables each, more often as a chain is fitted to its rows: 10 of 100 did.
+    At this rate 12 of 40 or more have probability 5e-4."""
     assert sum(surprising(*started(serial(), kinds(s), seed=s)) for s in range(40)) < 12
 
 

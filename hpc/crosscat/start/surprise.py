@@ -1,10 +1,10 @@
 """Comparison of rows appended to a run with the rows that its chain has: are there kinds of rows among them that it
 lacks?
 
-If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches (searches.py)
-look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to its own rows, so
-new ones of the same kinds are a little less probable, and count as surprising where rows are few for their clusters.
-The start of a chain is not a draw, so exactness is not affected.
+If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches
+(searches.py) look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to
+its own rows, so new ones of the same kinds are a little less probable, and count as surprising where rows are few for
+their clusters. The start of a chain is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
