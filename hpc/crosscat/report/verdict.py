@@ -8,12 +8,16 @@ from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICT
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
-from mpibayes.hpc.settled import APART
+from mpibayes.hpc.settled import APART, MOST_R_HAT
 from mpibayes.text import counted, percent, span
 
 LARGEST = 10  # clusters whose total share is given
 VIEWS_NAMED = 6
 TOGETHER = 5  # columns named per set
+MEASURES = {  # explained where they occur
+    "adjusted Rand index": "Adjusted Rand index: 1 if two groupings are the same, about 0 if they agree by chance.",
+    "R-hat": f"R-hat: 1 if the chains cannot be told apart; settled: at most {MOST_R_HAT:g}.",
+}
 
 
 def verdict(p: RunSummary) -> Verdict:
@@ -42,7 +46,9 @@ def _of_use(p: RunSummary, alike: bool) -> str:
         return ""
     if not p.predicts:
         return group_words.BEST
-    return group_words.VIEWS if p.same_views else group_words.PREDICTIONS
+    if p.same_views:
+        return group_words.VIEWS if len(p.views) > 1 else group_words.ONE_VIEW
+    return group_words.PREDICTIONS
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
@@ -56,7 +62,7 @@ def _of_predictions(p: RunSummary) -> list[str]:
         which = (
             f"the same {len(p.views)} views of the columns{_names(p)}"
             if len(p.views) > 1
-            else "one view of all columns"
+            else "one view: all columns go together"
         )
         sentences.append(f"Every chain has {which}.")
     return sentences
@@ -152,10 +158,9 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
     lines = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
-    return [
-        *(lines or ["One chain only: another might find something else."]),
-        f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
-    ]
+    lines = lines or ["One chain only: another might find something else."]
+    lines = [*lines, f"Settled? {sentence(tables.settled(p).removesuffix('.'))}"]
+    return [*lines, *(words for measure, words in MEASURES.items() if any(measure in line for line in lines))]
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:
