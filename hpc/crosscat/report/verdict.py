@@ -14,6 +14,7 @@ from mpibayes.text import counted, percent, span
 LARGEST = 10  # clusters whose total share is given
 VIEWS_NAMED = 6
 TOGETHER = 5  # columns named per set
+INDEPENDENT = "No column was found to depend on another."
 MEASURES = {  # explained where they occur
     "adjusted Rand index": "Adjusted Rand index: 1 if two groupings are the same, about 0 if they agree by chance.",
     "R-hat": f"R-hat: 1 if the chains cannot be told apart; settled: at most {MOST_R_HAT:g}.",
@@ -25,22 +26,22 @@ def verdict(p: RunSummary) -> Verdict:
     several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
     alike = not contradicted and p.verdict in ("same", "nearly")
     good = several and alike and p.settled.settled and not p.warnings
-    headline = "" if good else _of_use(p, alike)
+    headline = "" if good else _of_use(p, alike, contradicted)
     sound = GOOD if good else BAD if contradicted and not headline else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
     more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
     return Verdict(_found(p), chains, following, sound, **more)
 
 
-def _of_use(p: RunSummary, alike: bool) -> str:
+def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     """Name the usable part of a result that is not sound as a whole; "" if there is none, or if only figures are in
-    doubt. alike: True if the chains have the same clusters."""
+    doubt. alike: True if the chains have the same clusters; contradicted: True if they contradict each other."""
     if any(c.climbed for c in p.summaries):  # groups may still change, whether chains agree or not
         return ""
     if group_words.usable(p):
         natural = group_words.ROUGH if alike else group_words.HEADLINE
         return natural if group_words.natural(p) else group_words.SUMMARY
-    if alike and p.predicts and p.one_population:
+    if p.predicts and p.one_population and not contradicted:
         return group_words.ONE
     if alike or not (p.predicts or p.best):
         return ""
@@ -58,6 +59,8 @@ def _of_predictions(p: RunSummary) -> list[str]:
     if not p.predicts:
         return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
+    if p.one_population:
+        return sentences
     if p.same_views:
         which = (
             f"the same {len(p.views)} views of the columns{_names(p)}"
@@ -133,7 +136,10 @@ def _found(p: RunSummary) -> list[str]:
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         lines.append(f"{counted(len(sizes), 'cluster')} in {_rows(run)}{': ' * bool(most)}{most}.")
-    lines += links.sentences(p.links)
+    if p.one_population and not (p.links and p.links.sure) and not agreement.contradicted(p.summaries, p.agreements):
+        lines.append(INDEPENDENT)
+    else:
+        lines += links.sentences(p.links)
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
     if k is not None and not k.fixed and k.n_draws > 1:
