@@ -60,15 +60,19 @@ class ChainRun:
         self._state = ""  # the last one written
         self._failure: MpibayesError | None = None  # on root: first failure since the ranks last agreed
 
-    def run(self) -> bool:
-        """Start or continue the chain; True if it reached its full length."""
+    def run(self, cycles: int) -> bool:
+        """Start or continue the chain up to cycle `cycles`, its last one or fewer; True if it got there."""
         if not self.open():
             return False
         if self.chain.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
-        self.close(finished := self.advance(self.config.run.cycles))
-        return finished
+        there = self.advance(cycles)
+        if there and cycles < self.config.run.cycles:
+            self._pause()
+        else:
+            self.close(there)
+        return there
 
     def advance(self, cycles: int) -> bool:
         """Advance to a checkpoint at cycle `cycles`; False if it was time to stop before that."""
@@ -84,6 +88,12 @@ class ChainRun:
         if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
             self.progress.rest()
             self._write_status(state, message=why)
+
+    def _pause(self) -> None:
+        """Leave the chain at a checkpoint, to be opened again in its next turn."""
+        self.rest()
+        if self.comm.rank == 0:
+            self.progress.close()
 
     def leave(self) -> None:
         """Stop between two rounds, after saving a start that no checkpoint holds yet."""

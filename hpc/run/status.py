@@ -19,7 +19,7 @@ from typing import Any
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance
-from mpibayes.hpc.run.lock import lives, place
+from mpibayes.hpc.run.lock import lives, place, this_process
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
@@ -101,13 +101,17 @@ def cycles_done(run_dir: str | Path) -> int:
 
 
 def ending(run_dir: str | Path) -> dict[str, Any] | None:
-    """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails."""
+    """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails. A chain whose next
+    turn begins in the same process has not ended."""
     try:
         last = read_status(run_dir)
     except MpibayesError:
         return None
     before = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
     if before["state"] in AT_WORK:
+        here = this_process()
+        if all(last.get(name) == here[name] for name in ("place", "pid", "started")):
+            return last.get("before")
         before |= {"state": "died", "message": "it ended without a message"}
     return before
 

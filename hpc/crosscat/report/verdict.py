@@ -41,7 +41,8 @@ def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     if group_words.usable(p):
         natural = group_words.ROUGH if alike else group_words.HEADLINE
         return natural if group_words.natural(p) else group_words.SUMMARY
-    if p.predicts and p.one_population and not contradicted:
+    alone = p.same_views and all(len(view.names) == 1 for view in p.views)
+    if p.predicts and p.one_population and (alone or not contradicted):
         return group_words.ONE
     if alike or not (p.predicts or p.best):
         return ""
