@@ -55,8 +55,9 @@ MAX_COUNT_VALUE = 1e6
 MAX_COUNT_MEAN = 20.0
 MAX_COUNT_DISPERSION = 2.0
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
-KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNORECASE)
-ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
+OWN_ID = r"(^p|case|subj|subject|patient|person|study|record)id$|(?-i:[a-z]I[Dd]$)"  # PID, subjid, RespondentID
+KEY_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|{OWN_ID}", re.IGNORECASE)
+ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)$|{OWN_ID}", re.IGNORECASE)
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
