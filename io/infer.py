@@ -8,7 +8,8 @@ Rules, in order (missing cells are set aside first; a *number* is a decimal numb
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
-4.  Integers, none written with a leading zero as in 007:
+4.  Integers, none written with a leading zero as in 007 (the number of a unit with several rows one after another, as
+    in a panel, is ignored: `units`):
     a. all different in at least 20 cells: ignored (identifier) if they count the rows, or the column's name ends in
        id, key ... (in at least 100 cells also number, index ...); else real;
     b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
@@ -39,9 +40,10 @@ from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.index_column import is_index
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording
+from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording, slips
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
+from mpibayes.io.units import rows_a_unit
 from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_no
 from mpibayes.text import counted, option, toml_string
 
@@ -53,8 +55,9 @@ MAX_COUNT_VALUE = 1e6
 MAX_COUNT_MEAN = 20.0
 MAX_COUNT_DISPERSION = 2.0
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
-KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|caseid$", re.IGNORECASE)
-ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)|caseid)$", re.IGNORECASE)
+OWN_ID = r"(^p|case|subj|subject|patient|person|study|record)id$|(?-i:[a-z]I[Dd]$)"  # PID, subjid, RespondentID
+KEY_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|{OWN_ID}", re.IGNORECASE)
+ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)$|{OWN_ID}", re.IGNORECASE)
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
@@ -120,6 +123,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     warnings = [decision.warning] if decision.warning else []
     if r.suspects:
         warnings.append(_far_from_others(p, r.suspects))
+    elif far := slips(p.histogram):
+        warnings.append(_far_from_others(p, far, "is a slip, or means missing"))
     if r.roughness > DOUBTFUL and not dates:
         warnings.append(
             f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
@@ -141,12 +146,12 @@ def _codes(p: Profile) -> tuple[float, ...]:
     return () if p.dates or not p.all_integer or p.n_distinct > FEW_INTEGERS else missing_codes(h.values, h.cells)
 
 
-def _far_from_others(p: Profile, suspects: Sequence[float]) -> str:
+def _far_from_others(p: Profile, suspects: Sequence[float], likely: str = "means missing") -> str:
     written = [p.written(value) for value in suspects]
     markers = ", ".join(map(toml_string, [*p.gaps, *written]))  # the schema's markers replace the usual ones
     return (
         f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
-        f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
+        f"values; if that {likely}, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
         f"[{markers}]"
     )
 
@@ -218,6 +223,8 @@ def _integers(p: Profile, keep: bool) -> Decision:
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
         advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
+    if (rows := 0 if keep or p.n_missing else rows_a_unit(p.runs, few, p.minimum, p.maximum)):
+        return _unit(p, rows)
     values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
     close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
     if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
@@ -238,6 +245,15 @@ def _integers(p: Profile, keep: bool) -> Decision:
         spread = f"variance {variance / p.mean:,.3g} times the mean"
         return Decision("real", reason=f"integers, spread wider than counts ({spread})")
     return Decision("count", reason=f"integers of mean {p.mean:.3g}, variance {variance / p.mean:.3g} times that")
+
+
+def _unit(p: Profile, rows: int) -> Decision:
+    units = f"{p.counted} units of {rows:,} rows each, one after another"
+    warning = (
+        f"column '{p.name}': left out: it numbers {units}, as in a panel, and clusters would gather the rows of a unit; "
+        f"if it is a quantity: {option('keep', p.name)}"
+    )
+    return Decision("ignored", reason=f"identifier: integers that number {units}", warning=warning)
 
 
 def _identifier(p: Profile, what: str) -> Decision:

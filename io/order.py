@@ -1,7 +1,7 @@
 """Ordered categories: a few integers, such as Likert items, or bands of numbers, such as ages or incomes.
 
-A column is ordered if its levels, at least three, are all integers or all bands (`18-24`, `under 18`, `65+`, `$10,000
-to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns named as codes
+A column is ordered if its levels, at least three, are all integers (also written 3.0) or all bands (`18-24`, `under
+18`, `65+`, `$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns named as codes
 (`zip`, `type`) are nominal.
 """
 
@@ -15,7 +15,7 @@ from mpibayes.io.rows import Column
 
 FEWEST, MOST_INTEGERS = 3, 20
 CODED = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode|(^|[^a-z])(id|ids|nbr|key))$", re.I)
-INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})$")
+INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})(\.0)?$")  # 3.0 is how pandas writes a 3 in a column with missing cells
 NUMBER = r"[$€£]?\s*(\d[\d,]*(?:\.\d+)?)\s*(?:k|%|years?|yrs?)?"
 BELOW = re.compile(rf"^(?:<|<=|≤|under|below|up to|less than|at most)\s*{NUMBER}$", re.I)
 MORE = r"(?:\+|plus|(?:and|or) (?:over|more|older|above))"
@@ -36,7 +36,7 @@ def order_of(column: Column) -> tuple[int, ...]:
 def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:
     """Order of levels from least to greatest, as places in `levels`; () if they have none.
 
-    >>> in_order("q05", ["1", "2", "3"]), in_order("age", ["18-29", "30-44", "45+", "<18"])
+    >>> in_order("q05", ["1.0", "2.0", "3.0"]), in_order("age", ["18-29", "30-44", "45+", "<18"])
     ((0, 1, 2), (3, 0, 1, 2))
     >>> in_order("zip", ["1", "2", "3"]), in_order("colour", ["blue", "green", "red"])
     ((), ())
@@ -44,8 +44,8 @@ def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:
     if len(levels) < FEWEST or CODED.search(name):
         return ()
     if all(INTEGER.match(level) for level in levels):
-        order = sorted(range(len(levels)), key=lambda i: int(levels[i]))
-        span = int(levels[order[-1]]) - int(levels[order[0]])
+        order = sorted(range(len(levels)), key=lambda i: float(levels[i]))
+        span = float(levels[order[-1]]) - float(levels[order[0]])
         return tuple(order) if len(levels) <= MOST_INTEGERS and span < 2 * len(levels) else ()
     bands = [_band(level) for level in levels]
     if any(band is None for band in bands):

@@ -22,6 +22,7 @@ from mpibayes.io.encode import Markers, Offences, expectation, known_numbers, nu
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
 from mpibayes.io.rows import MAX_REAL, NUMERIC
+from mpibayes.io.units import Runs
 from mpibayes.io.yes_no import TRUTH, with_level
 
 MAX_TEXTS = 131_072
@@ -81,6 +82,7 @@ class Profile:
         self.unread = ""  # reason why its cells cannot be read
         self.counts_rows = True  # each cell is the integer after the one above it
         self.ascending = True  # each cell is a number above the one before it
+        self.runs = Runs()  # of equal cells
         self.unnamed = self.usual_index = False  # properties of its name: see `index_column`
         self._last: float | None = None
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
@@ -114,6 +116,8 @@ class Profile:
             if self.kind in NUMERIC:
                 bad &= ~(np.abs(values) > MAX_REAL)  # infinite: see infinite_as_missing
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
+        if self.kind is None:
+            self.runs.add(cells.texts, cells.codes)
         present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have unused texts
         texts, n = cells.texts, counts
         if len(present) < len(counts):

@@ -38,10 +38,15 @@ def _never() -> bool:
     return False
 
 
+def _unheard(words: str) -> None:
+    """Default for `report`: nobody asks what a rank is doing."""
+
+
 class Serial:
     """A single process. Every operation is the identity. alone: True if the program has the process, and its other
     cores, to itself: no launcher started it and no other program called it. asked_to_stop(): True once this process
-    should stop; set by whoever receives such requests. number: of this rank in its job, if the job has several ranks.
+    should stop; set by whoever receives such requests. report(words): called on rank 0 of a group in each part of a
+    long step; set by whoever shows progress. number: of this rank in its job, if the job has several ranks.
     numbers: of all ranks here. one_of_many: True if the job has more than one rank."""
 
     rank = 0
@@ -52,6 +57,7 @@ class Serial:
         self.numbers = [number or 0]
         self.one_of_many = number is not None
         self.alone, self.asked_to_stop = alone, asked_to_stop
+        self.report: Callable[[str], None] = _unheard
 
     def share(self, value: T, root: int = 0) -> T:
         """Return root's picklable `value` on every rank."""
@@ -132,6 +138,7 @@ class Mpi:
         self.size: int = self._comm.size
         self.numbers = list(range(self.size) if numbers is None else numbers)
         self.asked_to_stop = _never
+        self.report: Callable[[str], None] = _unheard
         self.hosts: list[str] = self._comm.allgather(socket.gethostname())
 
     def share(self, value, root=0):

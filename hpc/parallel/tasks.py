@@ -23,32 +23,46 @@ class Stopped(Exception):
     """The program was asked to stop before all tasks were done. Every rank raises it."""
 
 
-def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> list[T]:
+def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str, each: str = "") -> list[T]:
     """Return the result of every task, in their order, on every rank. Collective.
 
     Task i runs on rank i mod `comm.size`. A program running alone (`Serial.alone`), or one that started its ranks
     itself, forks a child for each further core. Tasks hold no collective; their results travel pickled and do not
     depend on who runs them. An MpibayesError raised by a task is raised on all ranks. A rank that is asked to stop
     (`comm.asked_to_stop`) skips its remaining tasks, as it does if a task raises Stopped; then all ranks raise Stopped.
-    what: the step in words ("find views").
+    what: the step in words ("find views"). each: one task in words ("search"), which `comm.report` counts as they begin.
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), rank_cores(comm.alone)
+    at_once = comm.size * _processes(n_cores, len(local))
+
+    def begin(done: int) -> None:
+        if each and comm.rank == 0:
+            first, last = done * at_once + 1, min((done + 1) * at_once, len(tasks))
+            comm.report(f"{each} {first}{f' to {last}' if last > first else ''} of {len(tasks)}")
+
     # callers announce long tasks beforehand; `meet` reports the ranks that are waited for at the end
-    results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop), what, loud=False)
+    results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop, begin), what, loud=False)
     by_rank = comm.collect(results)
     if None in by_rank:
         raise Stopped
     return [by_rank[i % comm.size][i // comm.size] for i in range(len(tasks))]
 
 
-def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[], bool]) -> list[T] | None:
-    """Return the results of tasks run by this process and up to n_cores - 1 children; None if stopped early."""
-    n = max(1, min(n_cores, len(tasks)))
+def _processes(n_cores: int, n_tasks: int) -> int:
+    return max(1, min(n_cores, n_tasks))
+
+
+def _on_cores(
+    tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[], bool], begin: Callable[[int], None]
+) -> list[T] | None:
+    """Return the results of tasks run by this process and up to n_cores - 1 children; None if stopped early. begin:
+    called before each task of this process with the number of its tasks done."""
+    n = _processes(n_cores, len(tasks))
     children: list[_Child] = []
     try:
         for i in range(1, n):
             children.append(_Child(tasks[i::n]))
-        parts = [_in_turn(tasks[::n], stops)]
+        parts = [_in_turn(tasks[::n], stops, begin)]
         for child in children:
             parts.append(None if parts[-1] is None else child.results(stops))
     finally:
@@ -57,12 +71,15 @@ def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[]
     return None if None in parts else [parts[i % n][i // n] for i in range(len(tasks))]
 
 
-def _in_turn(tasks: Sequence[Callable[[], T]], stops: Callable[[], bool]) -> list[T] | None:
+def _in_turn(
+    tasks: Sequence[Callable[[], T]], stops: Callable[[], bool], begin: Callable[[int], None] = lambda done: None
+) -> list[T] | None:
     """Return the results of tasks run by this process; None if it stops before the last one."""
-    results = []
+    results: list[T] = []
     for task in tasks:
         if stops():
             return None
+        begin(len(results))
         try:
             results.append(task())
         except Stopped:

@@ -60,15 +60,19 @@ class ChainRun:
         self._state = ""  # the last one written
         self._failure: MpibayesError | None = None  # on root: first failure since the ranks last agreed
 
-    def run(self) -> bool:
-        """Start or continue the chain; True if it reached its full length."""
+    def run(self, cycles: int) -> bool:
+        """Start or continue the chain up to cycle `cycles`, its last one or fewer; True if it got there."""
         if not self.open():
             return False
         if self.chain.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
-        self.close(finished := self.advance(self.config.run.cycles))
-        return finished
+        there = self.advance(cycles)
+        if there and cycles < self.config.run.cycles:
+            self._pause()
+        else:
+            self.close(there)
+        return there
 
     def advance(self, cycles: int) -> bool:
         """Advance to a checkpoint at cycle `cycles`; False if it was time to stop before that."""
@@ -84,6 +88,12 @@ class ChainRun:
         if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
             self.progress.rest()
             self._write_status(state, message=why)
+
+    def _pause(self) -> None:
+        """Leave the chain at a checkpoint, to be opened again in its next turn."""
+        self.rest()
+        if self.comm.rank == 0:
+            self.progress.close()
 
     def leave(self) -> None:
         """Stop between two rounds, after saving a start that no checkpoint holds yet."""
@@ -186,8 +196,13 @@ class ChainRun:
     def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
         """Write status.json, a convenience: if that fails, the next checkpoint reports the failure.
 
-        It is not written in a directory that another run has taken.
+        It is not written in a directory that another run has taken. While the chain looks for a start, it has no
+        progress.
         """
+        if self.progress is not None:
+            fields = self.progress.status(values)
+        else:
+            fields = {"cycle": 0, "cycles": self.config.run.cycles, "rows": self.chain.n_rows}
         self._last_status, self._state = self.clock.elapsed(), state
         about = {
             "state": state, "family": self.config.kind, "last_checkpoint": self._saved_cycle,
@@ -196,7 +211,7 @@ class ChainRun:
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
             self.guard()
-            status.write_status(self.folder, self.progress.status(values) | about)
+            status.write_status(self.folder, fields | about)
 
     def _burn_in(self, trace: Mapping[str, np.ndarray]) -> int:
         return max(self.config.burn_in, cycle_of_all_rows(trace, self.chain.n_rows))
@@ -256,41 +271,62 @@ class ChainRun:
                 run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.guard)
             self._write_status("running")
 
-    def _start(self) -> None:
-        """Start afresh, or after a growth from the chain's last state."""
+    def _start(self) -> bool:
+        """Start afresh, or after a growth from the chain's last state; False if it was time to stop. The status shows
+        how far the search for a start is."""
         before = on_root(self.comm, lambda: source_of(self.home, self.folder, self.grown))
-        if before is None:
-            self.chain.start()
-        else:
-            self.chain.start_from(before)
+        began = time.strftime("%H:%M:%S")
+
+        def searching(words: str) -> None:
+            self._write_status(status.SEARCHING, message=f"{words} for a start (the first began at {began})")
+
+        unheard, self.comm.report = self.comm.report, searching
+        try:
+            if before is None:
+                self.chain.start()
+            else:
+                self.chain.start_from(before)
+        except Stopped:
+            if self.comm.rank == 0:
+                why = self.clock.stop_reason() or "another rank"
+                then = "give it more time" if self.clock.out_of_time() else "run the same command again"
+                words = f"{self.folder}: stopped early ({why}) before its first cycle; {then}"
+                say(words)
+                self._write_status("stopped", message=words)
+            return False
+        except MpibayesError as error:
+            if self.comm.rank == 0:
+                self._write_status("failed", message=error.message)
+            raise
+        finally:
+            self.comm.report = unheard
+        return True
+
+    def _open_folder(self) -> None:
+        """Make the chain's folder; note how the start before this one ended."""
+        self.guard()
+        with storing(self.folder):
+            if self.folder != self.home:
+                make_directory(self.folder, within=self.home)
+            remove_left_overs(self.folder, self.guard)
+        self._before = status.ending(self.folder)
 
     def open(self) -> bool:
         """Start, or resume from the newest checkpoint, and open the writers. False if it was time to stop before it had
         started."""
         comm, config, chain = self.comm, self.config, self.chain
         result = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
+        on_root(comm, self._open_folder, share=False, what=f"open {self.folder} for writing")
         if result is not None:
             resume.restore(comm, result, chain)
-        else:
-            try:
-                self._start()
-            except Stopped:
-                if comm.rank == 0:
-                    why = self.clock.stop_reason() or "another rank"
-                    then = "give it more time" if self.clock.out_of_time() else "run the same command again"
-                    say(f"{self.folder}: stopped early ({why}) before its first cycle; {then}")
-                return False
+        elif not self._start():
+            return False
         cycle = self._saved_cycle = chain.cycles
         self._began = self._last_checkpoint = self.clock.elapsed()  # the search for a start takes time
 
         def open_writers():
             self.guard()
-            with storing(self.folder):
-                if self.folder != self.home:
-                    make_directory(self.folder, within=self.home)
-                remove_left_overs(self.folder, self.guard)
             run_directory.write_training_rows(self.folder, self.data.training_rows, self.guard)
-            self._before = status.ending(self.folder)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
             if result is None:
                 run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)

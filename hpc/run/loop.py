@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +216,15 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             if growth.due:
                 say(grown.in_words(folder, table.n_rows))
         part = growth.settings(config)
-        chains = (
-            ChainRun(groups.comm, clock, guard, config, data, family.chain(part, i), places[i], i, growth.times)
-            for i in schedule.chains_of(groups.number)
-        )
+        numbers = schedule.chains_of(groups.number)
+
+        def chain(i: int) -> ChainRun:
+            return ChainRun(groups.comm, clock, guard, config, data, family.chain(part, i), places[i], i, growth.times)
+
         if config.run.judged:
-            return 0 if rounds.until_settled(groups, config, chains) else EXIT_STOPPED
-        done = groups.all_done(lambda: _in_turns(groups.comm, clock, chains), "end its chains", clock.stop_reason)
+            return 0 if rounds.until_settled(groups, config, map(chain, numbers)) else EXIT_STOPPED
+        turns = on_root(groups.comm, lambda: _turns(numbers, places, config.run.cycles))
+        done = groups.all_done(lambda: _in_turns(groups.comm, clock, chain, turns), "end its chains", clock.stop_reason)
         return 0 if done else EXIT_STOPPED
     finally:
         lock.release()
@@ -242,11 +244,22 @@ def _say_who_does_what(schedule: Schedule, n_shards: int) -> None:
         say(f"warning: {idle}")
 
 
-def _in_turns(comm: Communicator, clock: Clock, chains: Iterable[ChainRun]) -> bool:
-    """Run each chain to its end, one after another; False if it was time to stop before."""
-    for k, chain in enumerate(chains):
+def _turns(numbers: Sequence[int], places: Sequence[Path], cycles: int) -> list[tuple[int, int]]:
+    """Return the turns of a group's chains, each with the cycle at which it ends: of several, first a few cycles of
+    each that has fewer, so that a report can compare them early."""
+    first = rounds.EARLY[0]
+    early = [i for i in numbers if status.cycles_done(places[i]) < first] if len(numbers) > 1 and cycles > first else []
+    return [*((i, first) for i in early), *((i, cycles) for i in numbers)]
+
+
+def _in_turns(
+    comm: Communicator, clock: Clock, make: Callable[[int], ChainRun], turns: Sequence[tuple[int, int]]
+) -> bool:
+    """Run a group's chains in turns, each up to the cycle given; False if it was time to stop before. One chain at a
+    time is in memory: each turn begins from a checkpoint."""
+    for k, (number, cycles) in enumerate(turns):
         if k and any(comm.collect(clock.stop_reason() is not None)):
             return False
-        if not chain.run():
+        if not make(number).run(cycles):
             return False
     return True

@@ -1,6 +1,6 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
+Fields: state (searching, running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
 (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (number of growths of its table), the writer's
 host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint,
@@ -19,7 +19,7 @@ from typing import Any
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance
-from mpibayes.hpc.run.lock import lives, place
+from mpibayes.hpc.run.lock import lives, place, this_process
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
@@ -27,10 +27,11 @@ from mpibayes.text import counted, duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
-AT_WORK = ("running", "waiting")  # states of a run whose process exists
+SEARCHING = "searching"  # for a start, as `message` says
+AT_WORK = (SEARCHING, "running", "waiting")  # states of a run whose process exists
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
-SEARCHING = "no chain has a cycle yet; each begins with a search for its start, of seconds to minutes"
+TURNS = "no chain has begun yet"
 CLOCKS_S = 5.0  # larger than differences between clocks of a cluster's hosts
 WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards", "grown")
 NUMBERS = ("seconds_per_cycle", "rows_per_second", "eta_s", "elapsed_s")
@@ -100,13 +101,17 @@ def cycles_done(run_dir: str | Path) -> int:
 
 
 def ending(run_dir: str | Path) -> dict[str, Any] | None:
-    """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails."""
+    """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails. A chain whose next
+    turn begins in the same process has not ended."""
     try:
         last = read_status(run_dir)
     except MpibayesError:
         return None
     before = {name: last.get(name) for name in ("state", "last_checkpoint", "host", "job", "updated", "message")}
     if before["state"] in AT_WORK:
+        here = this_process()
+        if all(last.get(name) == here[name] for name in ("place", "pid", "started")):
+            return last.get("before")
         before |= {"state": "died", "message": "it ended without a message"}
     return before
 
@@ -114,8 +119,8 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
     """Return (alive, seconds since its last update).
 
-    A run that neither runs nor waits for its turn is not alive. In the run's own place (`lock.place`) its process is
-    looked up; elsewhere a long silence by the two hosts' clocks means no. None if unknown, as for a waiting chain.
+    A run that neither searches, runs nor waits for its turn is not alive. In the run's own place (`lock.place`) its process is
+    looked up; elsewhere a long silence by the two hosts' clocks means no. None if unknown, as for a chain that waits or searches.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])
@@ -126,7 +131,7 @@ def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool 
         return False, age
     if _is_here(status):
         return lives(status.get("pid"), status.get("started")), age
-    if age is None or status["state"] == "waiting":
+    if age is None or status["state"] != "running":
         return None, age
     return age < max(SILENT_S, SILENT_CYCLES * (status.get("seconds_per_cycle") or 0.0)), age
 
@@ -148,7 +153,7 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
         if came.get("message") or ((several or came) and not (directory / NAME).exists()):
             status: dict[str, Any] = {"state": "not started", **came}
         elif (directory / RESOLVED).exists() and not (directory / NAME).exists():
-            status = {"state": "not started", "message": SEARCHING}
+            status = {"state": "not started", "message": TURNS}
         else:
             status = read_status(directory)
         alive, age = liveness(status)
@@ -241,7 +246,7 @@ def _state(row: dict[str, Any]) -> str:
     if state not in AT_WORK or row["alive"]:
         return state
     if row["alive"] is None:
-        return state if state == "waiting" else f"{state} (unknown whether it still is)"
+        return f"{state} (unknown whether it still is)" if state == "running" else state
     if _is_here(row):
         return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
     silence = duration(row["age_s"], words=True)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtri
 
 from mpibayes.io.ingest import import_table
-from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, missing_codes, recording
+from mpibayes.io.measured import MOST_VALUES, Histogram, in_words, missing_codes, recording, slips
 
 G = np.random.Generator(np.random.Philox(7))
 NORMAL = 40 + 12 * G.standard_normal(3000)
@@ -94,6 +94,23 @@ def test_many_values_in_batches():
     h.merge()
     assert len(h.values) <= MOST_VALUES and not h.whole and h.n == 64_000
     assert r.resolution == pytest.approx(0.1) and r.atoms == (0.0,)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_number_far_from_all_others_may_be_a_slip(sign):
+    latitudes = 48.8 + 0.1 * G.random(300)
+
+    def of(*others):
+        h = Histogram()
+        h.add(*np.unique(np.r_[sign * latitudes, others], return_counts=True))
+        return slips(h)
+
+    assert of() == of(sign * 49.7) == () and of(sign * 8.856) == (sign * 8.856,)
+    assert of(*sign * np.array([8.856, 8.857])) == tuple(sorted(sign * np.array([8.856, 8.857])))
+    assert of(*[sign * 8.856] * 4) == (), "a value of its own"
+    heavy = np.sort(1.0 / G.random((300, 500)), axis=1)
+    wrong = np.mean([gap > 10 * rest for gap, rest in np.c_[heavy[:, -1] - heavy[:, -2], heavy[:, -2] - heavy[:, 0]]])
+    assert 0.0 < wrong < 0.2, "the heaviest tails, of a Pareto law of index 1, are taken for slips in one column of ten"
 
 
 def test_what_is_given_is_not_asked():

@@ -100,6 +100,9 @@ def test_alive_silent_and_died(tmp_path):
         (STATUS | here | {"state": "waiting", "updated": ago(hours=2), "pid": os.getpid()}, True, "waiting"),
         (STATUS | here | {"state": "waiting", "pid": child.pid}, False, f"died: process {child.pid} is gone"),
         (STATUS | {"state": "waiting", "updated": ago(hours=2)}, None, "state waiting cycle"),
+        (STATUS | {"state": "searching", "updated": ago(hours=2)}, None, "state searching cycle"),
+        (STATUS | here | {"state": "searching", "pid": os.getpid()}, True, "state searching cycle"),
+        (STATUS | here | {"state": "searching", "pid": child.pid}, False, f"died: process {child.pid} is gone"),
         (STATUS | {"state": "finished", "updated": ago(days=9)}, False, "finished"),
         (STATUS | {"state": "stopped", "updated": ago(days=9)}, False, "9 d 0 h ago"),
     ]
@@ -132,7 +135,7 @@ def test_refusals(tmp_path):
         show_status(tmp_path)
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "config.resolved.toml").write_text("")
-    assert "not started" in shown(tmp_path / "begun") and "search for its start" in shown(tmp_path / "begun")
+    assert "not started" in shown(tmp_path / "begun") and "no chain has begun" in shown(tmp_path / "begun")
     for text in ("{", "", "[1]"):
         (tmp_path / "status.json").write_text(text)
         with pytest.raises(DataError, match=r"status\.json: damaged"):

@@ -35,6 +35,18 @@ def test_children_are_used_where_the_program_runs_alone(monkeypatch):
         assert len({pid for _, pid in done}) == 1 + alone
 
 
+@pytest.mark.parametrize(
+    ("cores", "reported"),
+    [(1, ["task 1 of 3", "task 2 of 3", "task 3 of 3"]), (2, ["task 1 to 2 of 3", "task 3 of 3"]), (9, ["task 1 to 3 of 3"])],
+)
+def test_tasks_are_reported_as_they_begin(monkeypatch, cores, reported):
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: cores)
+    comm, heard = Serial(alone=True), []
+    comm.report = heard.append
+    tasks.run_all(comm, [partial(square, i) for i in range(3)], "square numbers", "task")
+    assert heard == reported
+
+
 def test_a_child_that_dies_is_replaced(monkeypatch):
     monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
     parent = os.getpid()

@@ -12,6 +12,8 @@ import time
 import pytest
 
 from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, grouped
+from mpibayes.hpc.run import loop
+from mpibayes.hpc.run.chain_run import ChainRun
 from tests.conftest import FOR_RANKS, exit_code, launch
 from tests.run.conftest import FAULTY, command, config_text, exported, mixed_table, run, run_some
 
@@ -280,6 +282,32 @@ def finish(process):
         os.killpg(process.pid, signal.SIGKILL)
         raise
     return out
+
+
+def test_chains_of_a_large_table_all_advance_from_the_start(place, monkeypatch):
+    """With the bits of chains that run from start to end, and no chain waits for the end of another one."""
+    config = place / "turns.toml"
+    words = 'cycles = 24\nchains = 2\nuntil = "cycles"'
+    config.write_text((place / "run.toml").read_text().replace("cycles = 24", words))
+    turns, seen = loop._turns, []
+
+    def watched(chain, cycles):
+        seen.append((chain.number, cycles))
+        return run_chain(chain, cycles)
+
+    run_chain = ChainRun.run
+    monkeypatch.setattr(ChainRun, "run", watched)
+    loop.in_process(config, place / "turns")
+    assert seen == [(0, 20), (1, 20), (0, 24), (1, 24)]
+    statuses = [status(place / "turns" / f"chain-{i}") for i in (1, 2)]
+    assert [(s["state"], s["cycle"], s["before"]) for s in statuses] == [("finished", 24, None)] * 2
+    monkeypatch.setattr(loop, "_turns", lambda numbers, places, cycles: turns(numbers, places, cycles)[-2:])
+    loop.in_process(config, place / "straight")
+    assert seen[4:] == [(0, 24), (1, 24)]
+    for i in (1, 2):
+        assert exported(place, f"straight/chain-{i}") == exported(place, f"turns/chain-{i}")
+    loop.in_process(config, place / "straight")
+    assert seen[6:] == [(0, 24), (1, 24)], "no early turns for chains that have their cycles"
 
 
 @pytest.mark.parametrize("until", ["cycles", "settled"])

@@ -2,11 +2,16 @@
 is made of it afterwards. Columns of every kind, a block, one with an atom, missing cells, held-out rows."""
 
 import csv
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from mpibayes.errors import NumericalError
 from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.crosscat.start import searches
+from mpibayes.hpc.run.loop import in_process
+from mpibayes.hpc.run.status import at_work, read_status
 from mpibayes.io.export import export
 from tests.run.conftest import exported, mpibayes, run, run_some
 
@@ -77,6 +82,14 @@ def changes(name):
     return [word for change in STARTS[name] for word in ("--set", change)]
 
 
+def with_searches(place, name):
+    """A configuration whose chain makes two searches on 40 rows, and one cycle."""
+    path = place / f"{name}.toml"
+    text = CONFIG.replace("[sampler]", "[sampler]\nsearches = 2\ninit_rows = 40")
+    path.write_text(text.replace(f"cycles = {CYCLES}", "cycles = 1"))
+    return path
+
+
 def trace(place, name):
     export([place / name], "csv", out=place / f"{name}.csv", timings=False)
     return np.genfromtxt((place / f"{name}.csv").read_text().splitlines(), delimiter=",", names=True)
@@ -97,6 +110,33 @@ def test_same_bits_stopped_on_three_ranks_and_continued_on_one(place, start):
     done = run(place, f"{start}-pieces", *changes(start))
     assert done.returncode == 0, done.stderr
     assert exported(place, f"{start}-pieces") == exported(place, start)
+
+
+def test_a_run_that_searches_looks_alive(place, monkeypatch):
+    search, seen = searches._search, []
+
+    def watched(*args):
+        seen.append((read_status(place / "watched"), at_work(place / "watched")))
+        return search(*args)
+
+    monkeypatch.setattr(searches, "_search", watched)
+    in_process(with_searches(place, "watched"), place / "watched")
+    assert [(status["state"], status["cycle"], alive) for status, alive in seen] == [("searching", 0, True)] * 2
+    assert [status["message"].split(" for a start (the first began at ")[0] for status, _ in seen] == [
+        "search 1 of 2", "search 2 of 2",
+    ]  # fmt: skip
+    assert read_status(place / "watched")["state"] == "finished"
+
+
+def test_a_search_that_fails_is_no_run_at_work_and_can_start_again(place, monkeypatch):
+    config, folder = with_searches(place, "failed"), place / "failed"
+    with monkeypatch.context() as patch, pytest.raises(NumericalError):
+        patch.setattr(searches, "_search", mock.Mock(side_effect=NumericalError("no view")))
+        in_process(config, folder)
+    assert read_status(folder)["state"] == "failed" and not at_work(folder)
+    in_process(config, folder)
+    status = read_status(folder)
+    assert status["state"] == "finished" and status["before"]["message"] == "no view"
 
 
 @pytest.mark.thorough

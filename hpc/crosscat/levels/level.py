@@ -24,6 +24,7 @@ from mpibayes.hpc.posterior.similarity import similarity_of
 from mpibayes.text import counted, percent
 
 ALIKE = 0.9  # least adjusted Rand index of groupings that differ only in details
+IN_PART = 0.5  # least index of groupings that have something in common
 MATCHED = 0.5  # least overlap of a natural group with its match in each chain's tree; the index misses small groups
 LARGEST = 0.7  # largest share of the rows in one group of a usable level
 LEAST = 5  # least mean number of rows in the groups of a natural or usable level: fewer are single rows, not a kind
@@ -77,6 +78,13 @@ class Level:
         """The largest group's share of the rows."""
         return float(self.rows[0] / self.rows.sum())
 
+    @property
+    def doubt(self) -> str:
+        """How far a level that is not usable can be trusted, for a heading."""
+        if self.agree >= ALIKE:
+            return "not usable"
+        return f"on which the chains {'agree only in part' if self.agree >= IN_PART else 'disagree'}"
+
     def __str__(self) -> str:
         if not self.judged:
             return f"{counted(self.n, 'group')}. One chain: not judged."
@@ -87,7 +95,8 @@ class Level:
             chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines"
             return f"{chosen}, though {same.replace('the chains', 'these chains')}."
         if self.agree < ALIKE:
-            why = f"the chains do not agree on them (adjusted Rand index {self.agree:.2f})"
+            how = "agree on them only in part" if self.agree >= IN_PART else "do not agree on them"
+            why = f"the chains {how} (adjusted Rand index {self.agree:.2f})"
         elif not self.coarse:
             why = f"fewer than {LEAST} rows a group, on average"
         else:

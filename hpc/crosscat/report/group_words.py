@@ -20,6 +20,7 @@ ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
 BEST = "Use the predictions of the best chain; the chains have found different groups"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
+ONE_VIEW = "Use the predictions: all columns go together, but no groups of rows can be used"
 
 
 def usable(p: RunSummary) -> bool:

@@ -52,7 +52,7 @@ def _heading(p: RunSummary, view: ViewSummary, sentences: list[str]) -> Any:
 def top(view: ViewSummary, heading: str, most: int) -> Table:
     """Return the groups of the level shown first, for the terminal."""
     shown = groups.first(view.levels)
-    doubt = ", on which the chains disagree" if shown.level.judged and not groups.any_usable([shown]) else ""
+    doubt = f", {shown.level.doubt}" if shown.level.judged and not groups.any_usable([shown]) else ""
     table = _table(shown)
     names = [field.heading for field in table.fields if field.heading in ("#", "rows", "share", "population")]
     return table.brief(most, [*names, table.fields[1].heading], f"{heading}{title(shown)}{doubt}")

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
-from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE, Trait, trait
+from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE, Trait, naming, trait
 from mpibayes.hpc.report.document import Levels, Numbers
 
 MOST_LEVELS = 24  # most levels kept per column
@@ -17,12 +17,12 @@ NAMELESS = "much like all rows"
 
 
 def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]:
-    """Name each cluster by at most `most` of its traits, present before lacking, different from all names before it if
-    its traits allow."""
+    """Name each cluster by at most `most` of its traits, those of most of its rows first and those that it lacks next,
+    different from all names before it if its traits allow."""
     taken: set[str] = set()
     names = []
     for of_cluster in traits:
-        labels = list(dict.fromkeys(t.label for t in sorted(of_cluster, key=lambda t: t.lacking)))  # sorted is stable
+        labels = list(dict.fromkeys(t.label for t in naming(of_cluster)))
         choices = [", ".join(chosen) for chosen in combinations(labels, min(most, len(labels)))] if labels else []
         choices.append(", ".join(labels) or NAMELESS)
         name = next((choice for choice in choices if choice not in taken), choices[-1])

@@ -26,6 +26,7 @@ REST = "not "  # prefix of the name for values other than a column's only atom, 
 ATOM_LETTERS = 8  # longest atom; a longer one is rounded to six digits
 NONE = 0.005  # share of a cluster's rows below which it does not have a level
 LEVEL_LETTERS = 24  # longest name of a level in the name of a cluster
+FEW = 0.2  # share of a cluster's rows below which their level is only more frequent than elsewhere
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Trait:
             share = f" in{share}"
         elif share:
             short = [name if name == '""' else _quoted(name) for name in short]
+            if self.rare:
+                return f"{self.named} more often {' or '.join(short)} ({share.strip()})"
         return f"{self.named} {_is(' or '.join(short), atoms)}{share}"
 
     @property
@@ -75,6 +78,11 @@ class Trait:
         if self.what == "missing":
             return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
+
+    @property
+    def rare(self) -> bool:
+        """True if the trait is a level that few rows of the cluster have, though more than elsewhere."""
+        return self.what == "level" and not self.lacking and sum(self.numbers["p"]) < FEW
 
     @property
     def at_no_atom(self) -> bool:
@@ -132,6 +140,11 @@ def traits_of(
     return [t for t in named if not (t.at_no_atom and t.title in means)]
 
 
+def naming(traits: Sequence[Trait]) -> list[Trait]:
+    """Sort traits for a name: those of most rows, those that the cluster lacks, then rare ones."""
+    return sorted(traits, key=lambda t: (t.rare, t.lacking))  # stable
+
+
 def picture(
     columns: Sequence[ColumnProfile], shared: Shared = nothing_shared, traits: Sequence[Sequence[Trait]] = ()
 ) -> list[ColumnProfile]:
@@ -142,7 +155,7 @@ def picture(
     telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
     pairs = [(i, j) for i in range(n) for j in range(i)]
     ordered = order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)
-    named = Counter(t.column for of_cluster in traits[:n] for t in sorted(of_cluster, key=lambda t: t.lacking)[:NAMING])
+    named = Counter(t.column for of_cluster in traits[:n] for t in naming(of_cluster)[:NAMING])
     first = sorted((c for c in columns if c.name in named), key=lambda c: -named[c.name])
     picked = {c.name for c in [*first, *(c for c in ordered if c.name not in named)][:MANY_COLUMNS]}
     known = {c.name for c in ordered}

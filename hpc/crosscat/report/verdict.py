@@ -8,12 +8,17 @@ from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICT
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
-from mpibayes.hpc.settled import APART
+from mpibayes.hpc.settled import APART, MOST_R_HAT
 from mpibayes.text import counted, percent, span
 
 LARGEST = 10  # clusters whose total share is given
 VIEWS_NAMED = 6
 TOGETHER = 5  # columns named per set
+INDEPENDENT = "No column was found to depend on another."
+MEASURES = {  # explained where they occur
+    "adjusted Rand index": "Adjusted Rand index: 1 if two groupings are the same, about 0 if they agree by chance.",
+    "R-hat": f"R-hat: 1 if the chains cannot be told apart; settled: at most {MOST_R_HAT:g}.",
+}
 
 
 def verdict(p: RunSummary) -> Verdict:
@@ -21,28 +26,31 @@ def verdict(p: RunSummary) -> Verdict:
     several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
     alike = not contradicted and p.verdict in ("same", "nearly")
     good = several and alike and p.settled.settled and not p.warnings
-    headline = "" if good else _of_use(p, alike)
+    headline = "" if good else _of_use(p, alike, contradicted)
     sound = GOOD if good else BAD if contradicted and not headline else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
     more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
     return Verdict(_found(p), chains, following, sound, **more)
 
 
-def _of_use(p: RunSummary, alike: bool) -> str:
+def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     """Name the usable part of a result that is not sound as a whole; "" if there is none, or if only figures are in
-    doubt. alike: True if the chains have the same clusters."""
+    doubt. alike: True if the chains have the same clusters; contradicted: True if they contradict each other."""
     if any(c.climbed for c in p.summaries):  # groups may still change, whether chains agree or not
         return ""
     if group_words.usable(p):
         natural = group_words.ROUGH if alike else group_words.HEADLINE
         return natural if group_words.natural(p) else group_words.SUMMARY
-    if alike and p.predicts and p.one_population:
+    alone = p.same_views and all(len(view.names) == 1 for view in p.views)
+    if p.predicts and p.one_population and (alone or not contradicted):
         return group_words.ONE
     if alike or not (p.predicts or p.best):
         return ""
     if not p.predicts:
         return group_words.BEST
-    return group_words.VIEWS if p.same_views else group_words.PREDICTIONS
+    if p.same_views:
+        return group_words.VIEWS if len(p.views) > 1 else group_words.ONE_VIEW
+    return group_words.PREDICTIONS
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
@@ -52,11 +60,13 @@ def _of_predictions(p: RunSummary) -> list[str]:
     if not p.predicts:
         return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
+    if p.one_population:
+        return sentences
     if p.same_views:
         which = (
             f"the same {len(p.views)} views of the columns{_names(p)}"
             if len(p.views) > 1
-            else "one view of all columns"
+            else "one view: all columns go together"
         )
         sentences.append(f"Every chain has {which}.")
     return sentences
@@ -127,7 +137,10 @@ def _found(p: RunSummary) -> list[str]:
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         lines.append(f"{counted(len(sizes), 'cluster')} in {_rows(run)}{': ' * bool(most)}{most}.")
-    lines += links.sentences(p.links)
+    if p.one_population and not (p.links and p.links.sure) and not agreement.contradicted(p.summaries, p.agreements):
+        lines.append(INDEPENDENT)
+    else:
+        lines += links.sentences(p.links)
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
     if k is not None and not k.fixed and k.n_draws > 1:
@@ -152,10 +165,9 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
     lines = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
-    return [
-        *(lines or ["One chain only: another might find something else."]),
-        f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
-    ]
+    lines = lines or ["One chain only: another might find something else."]
+    lines = [*lines, f"Settled? {sentence(tables.settled(p).removesuffix('.'))}"]
+    return [*lines, *(words for measure, words in MEASURES.items() if any(measure in line for line in lines))]
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:

@@ -88,7 +88,7 @@ def best_search(
         partial(_search, serial(comm.asked_to_stop), data, settings, chain, number, others, judges, n_rows, n_views)
         for number in range(n_searches)
     ]
-    result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
+    result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}", "search")
     if not len(judges):
         return Choice(result[0][0], np.zeros(0), 0)
     scores = np.array([score.mean() for _, score in result])

@@ -154,4 +154,4 @@ def test_what_is_said_of_a_level():
     words = {n: str(level) for n in range(2, 9) if (level := judged(*by, n)) is not None}
     assert words[2].startswith("2 natural groups: ")
     finer = [w for n, w in words.items() if n > 3]
-    assert any("not usable: the chains do not agree on them" in w for w in finer)
+    assert any("not usable: the chains " in w for w in finer)

@@ -211,7 +211,7 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     assert verdict(p).headline == group_words.SUMMARY, "each chain's own tree has other groups"
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in found]
     assert verdict(p).headline == "", "scores have not settled"
-    assert levels.top(view, "", 3).fields[-1].heading == "2 groups, on which the chains disagree"
+    assert levels.top(view, "", 3).fields[-1].heading == "2 groups, on which the chains agree only in part"
     p.settled = SETTLED
     assert verdict(p).headline == group_words.PREDICTIONS and verdict(p).sound == DOUBT
     assert verdict(p).found[0].startswith("Predictions can be used")
@@ -235,7 +235,9 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
         "Use the predictions: mpibayes predict"
     )
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
-    assert verdict(p).headline == group_words.VIEWS and "one view of all columns" in verdict(p).found[1]
+    assert verdict(p).headline == group_words.ONE_VIEW and "one view: all columns" in verdict(p).found[1]
+    p.views = [view, view]
+    assert verdict(p).headline == group_words.VIEWS
     p.of_columns = replace(p.of_columns, ari=np.eye(2))
     assert verdict(p).headline == group_words.PREDICTIONS, "views differ"
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)

@@ -1,0 +1,55 @@
+"""The number of a unit that has several rows one after another, as in a panel: 8 years of man 13, 8 of man 17, ...
+
+Such numbers are names, not quantities. As a column, they would be what clusters gather: the rows of the same units.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+FEWEST = 20  # units
+YEARS = 1500, 2200  # a table sorted by year has runs of years
+
+
+class Runs:
+    """Runs of equal cells down a column, added batch by batch, in order.
+
+    number: of runs so far, the last one included. length: of all runs but the last, 0 if they differ.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.length: int | None = None
+        self._last: str | None = None
+        self._current = 0
+
+    def add(self, texts: pa.StringArray, codes: np.ndarray) -> None:
+        """Add cells, cell i being texts[codes[i]]."""
+        if not len(codes):
+            return
+        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+        lengths = np.diff(starts, append=len(codes))
+        if texts[int(codes[0])].as_py() == self._last:
+            lengths[0] += self._current
+            self.number -= 1
+        elif self.number:
+            lengths = np.concatenate([[self._current], lengths])
+            self.number -= 1
+        self.number += len(lengths)
+        self._last, self._current = texts[int(codes[-1])].as_py(), int(lengths[-1])
+        for length in np.unique(lengths[:-1]):
+            self.length = int(length) if self.length in (None, int(length)) else 0
+
+    @property
+    def equal(self) -> int:
+        """Length of all runs if it is the same, else 0."""
+        return self._current if self.length in (None, self._current) else 0
+
+
+def rows_a_unit(runs: Runs, n_distinct: int, low: float, high: float) -> int:
+    """Return the rows of each unit, at least 2, if a column of n_distinct integers from `low` to `high` numbers units
+    that follow one another, each with as many rows; else 0."""
+    years = YEARS[0] <= low and high <= YEARS[1]
+    numbers_units = n_distinct >= FEWEST and runs.number == n_distinct and runs.equal >= 2 and not years
+    return runs.equal if numbers_units else 0
