@@ -2,8 +2,8 @@
 
     python benchmarks/link_agreement.py FILE.h5 ... --out OUT [--seconds 80] [--seed 1] [--links none forest]
 
-FILE.h5: imported tables. Each run of two chains in one process is stopped after 2 * seconds CPU seconds; the draws of
-the second half count. Reported are the adjusted Rand index between the chains' draws (5 of each), and between those of
+FILE.h5: imported tables. Two runs of one chain each are stopped after these CPU seconds; the draws of the second half
+count. Reported are the adjusted Rand index between the chains' draws (5 of each), and between those of
 one chain; the index at 2, 4 and 8 groups of each chain's own tree over its clusters (hpc/crosscat/levels); and the
 undirected links of each chain's last draw, and how many they have in common.
 """
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,16 +32,16 @@ from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.similarity import similarity, similarity_of
 
 GROUPS = 2, 4, 8
-KEYS = "model.family=mixture", "run.cycles=1000000", "run.until=cycles", "run.chains=2", "output.labels=5"
+KEYS = "model.family=mixture", "run.cycles=1000000", "run.until=cycles", "run.chains=1", "output.labels=5"
 
 
 def run(table: Path, links: str, seconds: float, seed: int, folder: Path) -> Path:
-    """Run two chains until they have had 2 * `seconds` CPU seconds, and stop them as a user would."""
+    """Run a chain until it has had `seconds` CPU seconds, and stop it as a user would."""
     keys = [word for of in (*KEYS, f"model.links={links}", f"run.seed={seed}") for word in ("--set", of)]
     process = subprocess.Popen(
         [sys.executable, "-m", "mpibayes", "run", str(table), "-o", str(folder), *keys], stdout=subprocess.DEVNULL
     )
-    while process.poll() is None and spent(process.pid) < 2 * seconds:
+    while process.poll() is None and spent(process.pid) < seconds:
         time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     process.wait()
@@ -53,10 +54,12 @@ def spent(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def agreement(folder: Path) -> dict:
-    """Compare the two chains of a run."""
-    last = min(chain.last for chain in Posterior([folder]).chains)
-    of = Posterior([folder], burn_in=last // 2)
+def agreement(folders: Sequence[Path]) -> dict:
+    """Compare the chains of two runs."""
+    whole = Posterior(folders)
+    whole.read_traces()
+    last = [chain.last for chain in whole.chains]
+    of = Posterior(folders, burn_in=min(last) // 2)
     kept = of.require_kept()
     pairs = [pair for i in (0, 1) for pair in evenly([pair for pair in kept if pair[0] == i], MOST_DRAWS)]
     draws = list(of.states(pairs))
@@ -103,7 +106,8 @@ def main() -> None:
     for path in given.files:
         for links in given.links:
             with tempfile.TemporaryDirectory() as folder:
-                where = run(path, links, given.seconds, given.seed, Path(folder) / "run")
+                seeds = given.seed, given.seed + 1
+                where = [run(path, links, given.seconds, seed, Path(folder) / str(seed)) for seed in seeds]
                 line = {"table": path.stem, "links": links, "seed": given.seed, "seconds": given.seconds}
                 line = json.dumps(line | agreement(where))
             print(line, flush=True)
