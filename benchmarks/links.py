@@ -2,6 +2,7 @@
 core.
 
     python benchmarks/links.py binary --data FOLDER --out OUT [--tables nltcs plants] [--seconds 300] [--valid]
+        [--chains 2]
     python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py views FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py independent --out OUT [--seeds 10]
@@ -15,7 +16,8 @@ views: the same tables cross-categorized, from one search without links on 3,000
 no parents by bins.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
-The score is the mean log density a row, in nats, of the average of the draws of the second half.
+The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
+line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
 
 from __future__ import annotations
@@ -94,9 +96,9 @@ def measured(
     several: bool = False,
     cycles: int | None = None,
     base: str = "uniform",
-) -> dict:
-    """One chain: its score, clusters, links, cycles and the time of a cycle in the second half. cycles: where they are
-    counted, instead of seconds."""
+) -> tuple[dict, np.ndarray]:
+    """One chain: its score, clusters, links, cycles and the time of a cycle in the second half; and the log density of
+    each held-out row, averaged over draws. cycles: where they are counted, instead of seconds."""
     before = time.process_time()
     mixture = Mixture(
         serial(),
@@ -128,11 +130,12 @@ def measured(
                 scoring += time.process_time() - now
                 clusters.append(info.n_clusters)
     a_cycle = (time.process_time() - before - scoring - half[0]) / (mixture.cycles - half[1])
-    return {
+    result = {
         "links": links, "seed": seed, "score": averaged, "clusters": float(np.mean(clusters)),
         "n_links": int((mixture.linking.coding.parents != -1).sum()), "cycles": mixture.cycles, "cycle_s": a_cycle,
         "views": len(mixture.views),
     }  # fmt: skip
+    return result, scorer.log_sums[0] - np.log(scorer.n_draws)
 
 
 def main() -> None:
@@ -145,13 +148,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--links", nargs="*", help="of these alone")
+    parser.add_argument("--chains", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
     if given.what == "independent":
         for seed in range(1, given.seeds + 1):
             for links in ("none", "forest"):
-                write(given.out, "independent", measured(*independent(seed), links, np.inf, seed, cycles=1000))
+                write(given.out, "independent", measured(*independent(seed), links, np.inf, seed, cycles=1000)[0])
         return
     sources = {path.stem: path for path in given.files} if given.files else dict.fromkeys(given.tables)
     for name, path in sources.items():
@@ -164,11 +168,17 @@ def main() -> None:
             columns = [replace(c, line=c.line and lines, child=c.child and below) for c in columns]
             binned = not several and kind != MORE[2]
             columns = [replace(c, cuts=c.cuts if binned and not c.line and not c.child else ()) for c in columns]
-            result = measured(
-                columns, rows, held, links.split()[0], given.seconds, given.seed, several,
-                base="learned" if base else "uniform",
-            )  # fmt: skip
-            write(given.out, name, {"rows": len(rows), **result, "links": links})
+            densities = []
+            for seed in range(given.seed, given.seed + given.chains):
+                result, log_density = measured(
+                    columns, rows, held, links.split()[0], given.seconds, seed, several,
+                    base="learned" if base else "uniform",
+                )  # fmt: skip
+                densities.append(log_density)
+                write(given.out, name, {"rows": len(rows), **result, "links": links})
+            if given.chains > 1:
+                score = float(np.mean(np.logaddexp.reduce(densities) - np.log(given.chains)))
+                write(given.out, name, {"rows": len(rows), "links": links, "chains": given.chains, "score": score})
 
 
 def write(out: Path, name: str, found: dict) -> None:

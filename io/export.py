@@ -30,7 +30,7 @@ from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import MERGED, Axes, read_axes, read_kinds, read_trace
 from mpibayes.text import counted
 
-FORMS = ("labels", "features", "links", "csv", "arviz")
+FORMS = ("labels", "features", "csv", "arviz")
 STDOUT = "-"
 
 
@@ -58,8 +58,6 @@ def export(
             suffix
     features  one kept draw per line: a string of 0 and 1 per feature, marking its training rows in table order; the
             strings in descending order, `-` if there are none; several chains as with labels
-    links   one kept draw per line: for each modelled column, in the table's order, the number of its parent among them,
-            from 0, -1 for none (of two, the first); several chains as with labels
     csv     one line per cycle: cycle, then a column per scalar, timings last (omitted with timings=False); floats in
             the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in separate groups; chains are cut to their common cycles
@@ -154,11 +152,7 @@ def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
     return " ".join(strings) or "-"
 
 
-def _line_of_links(draw: Mapping[str, np.ndarray]) -> str:
-    return " ".join(map(str, draw["links"].astype(int).tolist()))
-
-
-TEXTS = {"labels": _line_of_labels, "features": _line_of_features, "links": _line_of_links}
+TEXTS = {"labels": _line_of_labels, "features": _line_of_features}
 
 
 def labels_as_text(labels: np.ndarray) -> str:

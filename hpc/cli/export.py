@@ -57,7 +57,7 @@ def export(**options):
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
                 crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
       links     text, one kept draw a line: for each column, in table order, the number of its parent from 0, -1 for
-                none, of two the first; runs with model.links only
+                none, 2,5 for two parents; runs with model.links only
       outcome   text, one kept draw a line: labels, global coefficients, and the linear predictor of each training row
                 (a number's mean), apart by " | "; runs with outcome.column only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only

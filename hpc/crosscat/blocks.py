@@ -265,6 +265,10 @@ def ranges(events: Events) -> np.ndarray:
 
 def patterns_of(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (observed columns, rows) for each pattern of observed columns."""
-    kinds, of = np.unique(~np.isnan(x), axis=0, return_inverse=True)
+    observed = ~np.isnan(x)
+    if len(x) and observed.shape[1] and (observed == observed[0]).all():
+        yield np.flatnonzero(observed[0]), np.arange(len(x))
+        return
+    kinds, of = np.unique(observed, axis=0, return_inverse=True)
     for i, there in enumerate(kinds):
         yield np.flatnonzero(there), np.flatnonzero(of.ravel() == i)

@@ -57,6 +57,15 @@ def outcome(run: Posterior) -> Iterator[tuple[int, str]]:
         yield chain, " | ".join([forms.labels_as_text(draw.labels[0]), *numbers])
 
 
+def links(run: Posterior) -> Iterator[tuple[int, str]]:
+    """Yield the chain and the line of each draw for --to links: the parent of each column, both of one that has two."""
+    place = {column.name: c for c, column in enumerate(run.columns)}
+    seconds = [place.get(column.second) for column in run.columns]
+    for chain, draw in run.states():
+        pairs = zip(draw.parents.tolist(), seconds)
+        yield chain, " ".join(f"{first}" if second is None else f"{first},{second}" for first, second in pairs)
+
+
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.ClusterExports`."""
     weights = run.training_weights(run.weighted)
@@ -158,5 +167,5 @@ def _axis(name: str) -> str:
     return "cluster" if name == "weight" else f"{name}_column"
 
 
-LINES, TEXTS = {}, {"outcome": outcome}
+LINES, TEXTS = {}, {"links": links, "outcome": outcome}
 NEEDS = {"links": require_links, "outcome": require_outcome}

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.view_density import ViewDensity
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.view_law import Scores, ViewLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.links.law import TreeLaw
@@ -106,13 +106,14 @@ class Law(Density):
 
 class Given:
     """See `hpc.law.Given`. weights: for each view, probabilities of its clusters, a new one last, (n, K + 1); inside:
-    for each view, known cells of columns that are dependent within clusters, in blocks or by links."""
+    for each view, known cells of columns that are dependent within clusters, in blocks or by links; their scores."""
 
     def __init__(self, law: Law, known: Known):
         self._law, self._known = law, known
         self.log_p, self.weights, self.inside = np.zeros(known.n_rows), [], []
-        for view in law.views:
-            total, weight = view.weighted(known)
+        self._whole: list[Scores] = [{} for _ in law.views]
+        for view, whole in zip(law.views, self._whole):
+            total, weight = view.weighted(known, whole=whole)
             self.log_p += total
             self.weights.append(weight)
             self.inside.append(known.only(view.in_blocks))
@@ -135,7 +136,7 @@ class Given:
         inverse = np.empty((self._known.n_rows, len(self._known.of)))
         for c, (name, of) in enumerate(self._known.of.items()):
             i, view = self._law.view_of(name)
-            inverse[:, c] = view.inverse(*of, self.weights[i], None, self.inside[i])
+            inverse[:, c] = view.inverse(*of, self.weights[i], None, self.inside[i], self._whole[i])
         return inverse
 
     def opens(self) -> np.ndarray:

@@ -18,7 +18,7 @@ from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.crosscat.branches import LineBranch, NumberBranch
 from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.lines.new import opened
-from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
+from mpibayes.hpc.crosscat.view_law import Scores, ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw
@@ -38,6 +38,8 @@ class LeftOut:
         self._trees = [tree for tree in view.trees if tree.knows(self._known)]
         self._lines = [law for law in view.lines if law.knows(self._known)]
         linked = {name for tree in (*self._trees, *self._lines) for name in tree.names}
+        self._whole: Scores = {}
+        self._of_trees = {id(tree): self._log_linked(tree, self._known) for tree in self._trees}
         # log probability of the row's event in its own cluster
         self._of_own = {name: self._log_own(*self._known.of[name]) for name in names if name not in linked}
 
@@ -45,7 +47,8 @@ class LeftOut:
         """Return the log probability of each row, (n,), and the probabilities of its clusters given all of it, a new
         one last, (n, K + 1)."""
         view = self._view
-        scores = view.scores(self._known)
+        scores = view.scores(self._known, whole=self._whole)
+        in_lines = sum(self._whole[id(law)][self._at] for law in self._lines)
         alpha, d, size = view.hyper.concentration, view.hyper.discount, view.statistics.size
         rest = size.sum() - 1.0 + alpha
         scores += np.log(size.sum() + alpha) - np.log(rest)
@@ -54,8 +57,7 @@ class LeftOut:
             weight = np.where(left > 0, np.log(left - d) - np.log(rest), -np.inf)
             alone = np.log(alpha + (len(size) - 1) * d) - np.log(alpha + len(size) * d)
         scores[self._at] = weight + sum(self._of_own.values(), np.zeros(len(left)))
-        scores[self._at] += sum(self._log_linked(tree, self._known) for tree in self._trees)
-        scores[self._at] += sum(law.score(self._known)[self._at] for law in self._lines)
+        scores[self._at] += sum(self._of_trees.values()) + in_lines
         scores[:, -1] += np.where(left > 0, 0.0, alone)
         return normalised(scores)
 
@@ -66,9 +68,9 @@ class LeftOut:
             return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
         tree = self._view.block_of(name)
         if isinstance(tree, LineLaw):
-            return self._view.inverse(events, which, weight, None, self._known)
-        part = self._log_linked(tree, self._known) - self._log_linked(tree, self._known.without([name]))
-        return self._view.inverse(events, which, weight, (self._at, part), self._known)
+            return self._view.inverse(events, which, weight, None, self._known, self._whole)
+        part = self._of_trees[id(tree)] - self._log_linked(tree, self._known.without([name]))
+        return self._view.inverse(events, which, weight, (self._at, part), self._known, self._whole)
 
     def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
         """Return the log probability of a tree's known cells in each row's own cluster without the row, (n,)."""

@@ -22,7 +22,7 @@ def between_keys(model: Model, report: Report) -> None:
     """Report violations of the rules about links between columns."""
     parents: dict[str, tuple[str, ...]] = {}
     for child, *above in model.named_links:
-        earlier = parents.setdefault(child, tuple(above))
+        again, earlier = child in parents, parents.setdefault(child, tuple(above))
         every = list(dict.fromkeys((*earlier, *above)))
         if len(every) > 2:
             what = f"{shown(child)} has {len(every)} parents, {', '.join(map(shown, every))}; a column has at most two"
@@ -31,6 +31,8 @@ def between_keys(model: Model, report: Report) -> None:
             report.add(LINKS, f"{shown(child)} is listed twice; give both parents in one link")
         elif len(set(above)) < len(above):
             report.add(LINKS, f"{shown(above[0])} is twice a parent of {shown(child)}; give it once")
+        elif again:
+            report.add(LINKS, f"the link {shown([child, *above])} is given twice; give it once")
     for circle in _circles(parents):
         around = " on ".join(map(shown, [*circle, circle[0]]))
         report.add(LINKS, f"{around}: links go in a circle; take one of them out")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 512  # rows whose scores are summed while they are in the processor's cache
 LEAST = -600.0  # least log probability, so that its inverse is finite
+Scores = dict[int, np.ndarray]
 
 
 def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,18 +72,20 @@ class ViewLaw(ViewDensity):
         alpha, d = self.hyper.concentration, self.hyper.discount
         return log_cluster_weights(self.statistics.size, alpha, d, self._mean_weight)
 
-    def scores(self, known: Known, prior: np.ndarray | None = None) -> np.ndarray:
-        """Return log w_k plus the log probability of each row's known cells, (n, K + 1). prior: other weights."""
+    def scores(self, known: Known, prior: np.ndarray | None = None, whole: Scores | None = None) -> np.ndarray:
+        """Return log w_k plus the log probability of each row's known cells, (n, K + 1). prior: other weights. whole:
+        see `_whole`."""
         total = np.empty((known.n_rows, len(self.log_weight)))
-        self._scored(self._tables(known), slice(None), prior, total)
+        self._scored(self._tables(known, None, whole), slice(None), prior, total)
         return total
 
     def weighted(
-        self, known: Known, prior: np.ndarray | None = None, given: Known | None = None
+        self, known: Known, prior: np.ndarray | None = None, given: Known | None = None, whole: Scores | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the log probability of each row's known cells, (n,), and the probabilities of its clusters,
-        (n, K + 1). given: cells of columns dependent within clusters on which the prior weights are conditioned."""
-        tables, n = self._tables(known, given), known.n_rows
+        (n, K + 1). given: cells of columns dependent within clusters on which the prior weights are conditioned.
+        whole: without `given`, see `_whole`."""
+        tables, n = self._tables(known, given, whole), known.n_rows
         log_p, weight = np.empty(n), np.empty((n, len(self.log_weight)))
         for rows in (slice(i, i + AT_ONCE) for i in range(0, n, AT_ONCE)):
             self._scored(tables, rows, prior, weight[rows])
@@ -119,11 +122,23 @@ class ViewLaw(ViewDensity):
         """Return the block or tree of a column, or None."""
         return next((block for block in self.blocks if name in block.names), None)
 
-    def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _whole(self, block: JointLaw, known: Known, whole: Scores | None) -> np.ndarray:
+        """Return the score of all that is known of a block, (n, K + 1), read-only; whole keeps it, for callers that ask
+        again about the same rows."""
+        if whole is None:
+            return block.score(known)
+        if id(block) not in whole:
+            whole[id(block)] = block.score(known)
+        return whole[id(block)]
+
+    def _tables(
+        self, known: Known, given: Known | None = None, whole: Scores | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return log probability tables of the known cells. For each column outside blocks: log probabilities of its
         events, and of no event, (U + 1, K + 1), and the event of each row; for each block: one entry per row."""
         blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
-        result = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
+        every = np.arange(known.n_rows)
+        result = [(self._whole(b, known, whole) if given is None else b.given(known, given), every) for b in blocks]
         for name, (events, which) in known.of.items():
             if name in single:
                 table = self.log_masses(events)
@@ -156,15 +171,20 @@ class ViewLaw(ViewDensity):
         return np.logaddexp(rest, self._log_levels(atoms, events))
 
     def inverse(
-        self, events: Events, which: np.ndarray, weight: np.ndarray, mine=None, given: Known | None = None
-    ) -> np.ndarray:
+        self, events: Events, which: np.ndarray, weight: np.ndarray, mine=None, given: Known | None = None,
+        whole: Scores | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """Return 1 / p(a row's event | its other known cells), (n,), NaN if the cell is unknown. weight (n, K + 1): of
         clusters given all known cells. mine: places of log probabilities to replace, and the replacements. given: known
-        cells of columns in blocks."""
+        cells of columns in blocks; whole: see `_whole`."""
         block = self.block_of(events.column.name)
         if block is not None:
-            name = events.column.name
-            log = block.given(given.only([name]), given.only(block.names).without([name]))
+            log = self._whole(block, given, whole).copy()
+            rest = given.only(block.names).without([events.column.name])
+            if block.knows(rest):
+                before = block.score(rest)
+                possible = np.isfinite(before)
+                log = np.where(possible, log - np.where(possible, before, 0.0), 0.0)
         else:
             table = self.log_masses(events)
             log = np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]

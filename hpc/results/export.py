@@ -96,7 +96,7 @@ def export(
             notes.append(f"hyperparameters and weights are left out: {error}")
     done = forms.export(given, to, out, burn_ins, timings, kept if kept and kept[0] else None)
     done.notes.extend(notes)
-    if to in forms.TEXTS and to != "links":
+    if to in forms.TEXTS:
         done.notes.extend(_left_out(given))
     return done
 
@@ -116,7 +116,7 @@ def _check_target(out: Path, run_dirs: Sequence[str | Path], to: str, overwrite:
     with suppress(MpibayesError):  # an unreadable run is reported when it is read
         n_chains = sum(len(chain_directories(run_dir)) for run_dir in run_dirs)
         inputs = files_of(run_dirs)
-    several = forms.a_file_each(out, n_chains) if to in forms.TEXTS and n_chains > 1 else [out]
+    several = forms.a_file_each(out, n_chains) if PURPOSES[to] == DRAWS and n_chains > 1 else [out]
     for path in several:
         check_export(path, PURPOSES[to], overwrite, inputs)
 

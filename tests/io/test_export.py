@@ -199,7 +199,7 @@ def test_refusals(tmp_path):
             export(*arguments, **options)
         assert caught.value.exit_code == 2
 
-    refused("no such form; expected one of labels, features, links, csv, arviz", tmp_path, "parquet")
+    refused("no such form; expected one of labels, features, csv, arviz", tmp_path, "parquet")
     refused("nothing to export", [], "csv")
     refused("there is no such directory", tmp_path / "absent", "csv")
     for form in ("csv", "labels", "arviz"):

@@ -73,6 +73,8 @@ def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
         assert run(place, f"two-{ranks}", *named, ranks=ranks).returncode == 0
     assert links_of(place, "two-1") == links_of(place, "two-2") == [[-1, 4, 1, -1, -1, -1, 2]] * 3
     assert exported(place, "two-1") == exported(place, "two-2")
+    assert mpibayes(place, "export", "two-1", "--to", "links", "-o", "two.txt").returncode == 0
+    assert set((place / "two.txt").read_text().splitlines()) == {"-1 4,5 1 -1 -1 -1 2,5"}
     assert mpibayes(place, "report", "two-1").returncode == 0
     pairs = json.loads((place / "two-1/report/summary.json").read_text())["links"]["pairs"]
     both = {("b", "x0"), ("b", "x1"), ("flag", "b"), ("x2", "flag"), ("x2", "x1")}
@@ -143,6 +145,8 @@ def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, fam
         ('[["flag", "b", "x0"], ["flag", "x1"]]', '"flag" has 3 parents, "b", "x0", "x1"; a column has at most two'),
         ('[["flag", "b", "x0", "x1"]]', "[CHILD, PARENT, PARENT]"),
         ('[["flag", "b", "b"]]', '"b" is twice a parent of "flag"'),
+        ('[["flag", "b"], ["b", "x0"], ["flag", "b"]]', 'the link ["flag", "b"] is given twice; give it once'),
+        ('[["flag", "b", "x0"], ["flag", "b", "x0"]]', 'the link ["flag", "b", "x0"] is given twice; give it once'),
         ('[["flag", "x0", "b"], ["b", "flag"]]', "links go in a circle; take one of them out"),
         ('[["flag", "x0", "a"]]', 'the 3 contexts of "x0" and 32 contexts of "a" make 96, more than 32'),
         ('[["flag", "x0", "y"]]', 'column "y" is real; a column with two parents is categorical or boolean'),

@@ -125,10 +125,8 @@ class Cells:
         for c, (_, scale, more) in unknown.items():
             root_of = np.sqrt(edges.precision(c))
             wide[c] = np.ceil(np.log2(REACH * np.maximum(scale * root_of, 1.0) + more * root_of))
-        parts = [level, *wide.values()]
-        keys, which = np.unique(np.stack([p.ravel() for p in parts], axis=1), axis=0, return_inverse=True)
-        which = which.reshape(level.shape)
-        for i, (of, *power) in enumerate(keys.astype(int).tolist()):
+        keys, which = _combined([level, *wide.values()])
+        for i, (of, *power) in enumerate(keys):
             if of == 0:
                 continue
             rows, k = np.nonzero(which == i)
@@ -149,6 +147,17 @@ class Cells:
         slope = np.abs(np.linalg.solve(of, m[:, seen, c][..., None])[..., 0])
         more = sum((0.5 * step[s][:, None] * slope[:, j] for j, s in enumerate(seen.tolist())), np.zeros(mean.shape))
         return mean, scale, more
+
+
+def _combined(parts: Sequence[np.ndarray]) -> tuple[list[list[int]], np.ndarray]:
+    """Return the distinct combinations of the entries of arrays of one shape (n, K), in order, and the index of each
+    entry's combination, (n, K)."""
+    code = np.zeros(parts[0].shape, np.int64)
+    for part in (p.astype(np.int64) for p in parts):
+        if part.min() < part.max():
+            code = np.unique(code * (int(part.max()) + 1) + part, return_inverse=True)[1].reshape(code.shape)
+    _, first = np.unique(code, return_index=True)
+    return [[int(part.flat[i]) for part in parts] for i in first], code
 
 
 class Edges:
