@@ -161,11 +161,14 @@ class Components:
         """Log marginal likelihood of the union of each of `clusters` (N,) with every cluster, (N, K)."""
         k = len(s)
         one, two = np.repeat(np.asarray(clusters, np.intp), k), np.tile(np.arange(k), len(clusters))
-        total = np.zeros(len(one))
+        total = np.zeros((len(clusters), k))
         for kind, of, arrays, _ in self._each(hyper, s, self.everything):
-            both = kind.merge(*([array.take(at, -1) for array in arrays] for at in (two, one)))
-            total = kind.log_marginal_clusters(of, both) + total
-        return total.reshape(-1, k)
+            if kind is self.categorical:
+                total = kind.log_marginal_unions(of, arrays, clusters) + total
+            else:
+                both = kind.merge(*([array.take(at, -1) for array in arrays] for at in (two, one)))
+                total = kind.log_marginal_clusters(of, both).reshape(-1, k) + total
+        return total
 
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Draw hyperparameters of a part's columns given the partition, parameters integrated out (docs/math.md 2.4).

@@ -22,7 +22,7 @@ from mpibayes.kernels.mixture import split as kernels
 PATTERNS = 2**11  # most patterns of a view with these steps
 ALIKE = 4  # least mean number of rows per pattern
 ENTRIES = 2**17  # most entries of the table
-LOOK = 2**9 + 2**7, 2**11  # first rows, which suffice to rule out most views with too many patterns
+LOOK = 2**11  # first rows, which suffice to rule out most views with too many patterns
 MOST_ROWS = 10**9 - 1  # limit of NumPy's hypergeometric draws
 AFTER = 100  # cycles without these steps, while partitions take shape
 ROWS = 128  # rows per step
@@ -75,9 +75,9 @@ def _codes(ledger: Ledger) -> list[np.ndarray] | None:
             out += getattr(rows, column.block)[:n, column.index]
         return out
 
-    first = (np.sort(codes(shard.rows, n)) for shard in ledger.shards if shard.index == 0 for n in LOOK)
-    many = any(np.count_nonzero(np.diff(patterns, prepend=-1)) > LOOK[-1] / ALIKE for patterns in first)
-    if any(ledger.comm.collect(many)):
+    first = [np.sort(codes(shard.rows, LOOK)) for shard in ledger.shards if shard.index == 0]
+    n_patterns = sum(np.count_nonzero(np.diff(patterns, prepend=-1)) for patterns in first)
+    if any(ledger.comm.collect(n_patterns > LOOK / ALIKE)):
         return None
     return [codes(shard.rows, None) for shard in ledger.shards]
 
