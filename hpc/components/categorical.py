@@ -210,6 +210,11 @@ class Categorical(OneByOne):
         (levels,), beta = s, self.pseudo_counts(multiplier)
         return updates.log_marginals(np.ascontiguousarray(levels), beta, self.groups, 0, len(self.groups) - 1)[1]
 
+    def log_marginal_unions(self, multiplier: np.ndarray, s: tuple, clusters: Sequence[int]) -> np.ndarray:
+        """Log marginal likelihood of the union of each of `clusters` (N,) with every cluster, (N, K)."""
+        levels, beta = np.ascontiguousarray(s[0]), self.pseudo_counts(multiplier)
+        return updates.log_marginals_of_unions(levels, beta, self.groups, clusters)
+
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
 

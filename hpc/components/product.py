@@ -157,6 +157,19 @@ class Components:
         each = self._each(hyper, s, self.everything)
         return sum((kind.log_marginal_clusters(*of) for kind, *of, _ in each), np.zeros(len(s)))
 
+    def log_marginal_unions(self, hyper: Hyper, s: Statistics, clusters: Sequence[int]) -> np.ndarray:
+        """Log marginal likelihood of the union of each of `clusters` (N,) with every cluster, (N, K)."""
+        k = len(s)
+        one, two = np.repeat(np.asarray(clusters, np.intp), k), np.tile(np.arange(k), len(clusters))
+        total = np.zeros((len(clusters), k))
+        for kind, of, arrays, _ in self._each(hyper, s, self.everything):
+            if kind is self.categorical:
+                total = kind.log_marginal_unions(of, arrays, clusters) + total
+            else:
+                both = kind.merge(*([array.take(at, -1) for array in arrays] for at in (two, one)))
+                total = kind.log_marginal_clusters(of, both).reshape(-1, k) + total
+        return total
+
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Draw hyperparameters of a part's columns given the partition, parameters integrated out (docs/math.md 2.4).
 

@@ -43,4 +43,8 @@ def empty(like: Statistics, n_clusters: int) -> Statistics:
 
 def join(parts: Sequence[Statistics]) -> Statistics:
     """Concatenate the clusters of all parts."""
-    return Statistics(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(vars(p).values() for p in parts))))
+    k = sum(map(len, parts))
+    each = zip(*(vars(part).values() for part in parts))
+    return Statistics(
+        *[np.concatenate(a, -1) if len(a[0]) else np.empty((*a[0].shape[:-1], k), a[0].dtype) for a in each]
+    )

@@ -6,7 +6,7 @@ and about 15 for its side, in vectors; one random number. Nothing here depends o
 
 import numpy as np
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
 from mpibayes.kernels.mixture.rows import spells_of
@@ -18,6 +18,7 @@ cdef extern from "split.h" nogil:
     philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
     uint64_t philox_word(philox_stream *stream, uint64_t row)
     double philox_uniform(uint64_t word)
+    void philox_block(const uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t *out)
     float sum_codes16(const float *table, const int64_t *offset, const uint16_t *code, int64_t n)
     void sum_rows8(const float *table, const int64_t *offset, const uint8_t *codes, int64_t n_codes, const int32_t *row,
                    int64_t n, double *x)
@@ -53,6 +54,90 @@ def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
         for i in range(ids.shape[0]):
             view[i] = philox_word(&stream, ids[i])
     return out
+
+
+cdef uint64_t _word(uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t place) noexcept nogil:
+    """Word `place` of a stream of NumPy's Philox, which adds one to its counter before its first block."""
+    cdef uint64_t out[4]
+    counter[0] = 1 + (place >> 2)
+    philox_block(counter, seed, purpose, out)
+    return out[place & 3]
+
+
+def begin_steps(const int64_t[::1] subs, uint32_t n, seed, purpose, cycle, chain):
+    """The first draws of NumPy's generator in the streams with these `sub`, (N,): a uniform number in [0, 1), an
+    integer below n > 0, and another uniform number."""
+    cdef uint64_t counter[4]
+    cdef uint64_t key = seed, use = purpose, number, place
+    cdef uint32_t half, refused = (<uint32_t>-n) % n
+    cdef int64_t i
+    arrays = np.empty(subs.shape[0]), np.empty(subs.shape[0], np.int64), np.empty(subs.shape[0])
+    cdef double[::1] first = arrays[0], last = arrays[2]
+    cdef int64_t[::1] integer = arrays[1]
+    counter[2], counter[3] = cycle, chain
+    with nogil:
+        for i in range(subs.shape[0]):
+            counter[1] = subs[i]
+            first[i] = philox_uniform(_word(counter, key, use, 0))
+            integer[i], place = 0, 1
+            if n > 1:  # Lemire's method: NumPy takes both halves of a word before the next one
+                place = 2
+                while True:
+                    number = _word(counter, key, use, place >> 1)
+                    half = <uint32_t>(number >> 32 if place & 1 else number)
+                    place += 1
+                    if <uint32_t>(<uint64_t>half * n) >= refused:
+                        break
+                integer[i] = <int64_t>((<uint64_t>half * n) >> 32)
+                place = (place + 1) >> 1
+            last[i] = philox_uniform(_word(counter, key, use, place))
+    return arrays
+
+
+def first_row(const int32_t[::1] z, int32_t one, int32_t two):
+    """Place of the first row of two clusters, -1 if there is none."""
+    cdef int64_t i
+    with nogil:
+        for i in range(z.shape[0]):
+            if z[i] == one or z[i] == two:
+                break
+        else:
+            i = -1
+    return i
+
+
+def recall(const int32_t[::1] z, row0, int32_t one, int32_t two, row, int32_t cluster, double share, double bias,
+           recalled, dealt, seed, sub, cycle, chain):
+    """Return (member, side, known): places of the rows of clusters `one` and `two`, int64 (m,); their sides, bool; and
+    the recalled sides, int8, -1 if not recalled.
+
+    A row is recalled by a uniform of the stream with purpose `recalled` below `share`, but for the global id `row`,
+    which has side 0. Sides: 1 outside `cluster` or, with a bias that is not negative, if a uniform of the stream
+    `dealt` is below the bias.
+    """
+    cdef philox_stream keep = philox_open(seed, recalled, sub, cycle, chain)
+    cdef philox_stream deal = philox_open(seed, dealt, sub, cycle, chain)
+    cdef uint64_t start = row0, head = row
+    cdef int64_t i, m = 0
+    for i in range(z.shape[0]):
+        m += z[i] == one or z[i] == two
+    arrays = np.empty(m, np.int64), np.empty(m, bool), np.empty(m, np.int8)
+    cdef int64_t[::1] member = arrays[0]
+    cdef uint8_t[::1] side = arrays[1].view(np.uint8)
+    cdef int8_t[::1] known = arrays[2]
+    m = 0
+    with nogil:
+        for i in range(z.shape[0]):
+            if z[i] != one and z[i] != two:
+                continue
+            side[m] = z[i] != cluster if bias < 0 else philox_uniform(philox_word(&deal, start + i)) < bias
+            member[m], known[m] = i, -1
+            if start + i == head:
+                known[m] = 0
+            elif philox_uniform(philox_word(&keep, start + i)) < share:
+                known[m] = side[m]
+            m += 1
+    return arrays
 
 
 def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub, cycle, chain):

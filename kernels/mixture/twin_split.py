@@ -27,6 +27,30 @@ def words(ids, seed, purpose, sub, cycle, chain):
     return np.array([word(int(i), seed, purpose, sub, cycle, chain) for i in ids], dtype=np.uint64)
 
 
+def begin_steps(subs, n, seed, purpose, cycle, chain):
+    drawn = []
+    for sub in subs:
+        counter = np.array([0, sub, cycle, chain], np.uint64)
+        stream = np.random.Generator(np.random.Philox(key=seed + (purpose << 64), counter=counter))
+        drawn.append((stream.random(), stream.integers(n), stream.random()))
+    return tuple(np.array(part, dtype) for part, dtype in zip(zip(*drawn), (float, np.int64, float)))
+
+
+def first_row(z, one, two):
+    return next((i for i, k in enumerate(z) if k in (one, two)), -1)
+
+
+def recall(z, row0, one, two, row, cluster, share, bias, recalled, dealt, seed, sub, cycle, chain):
+    def uniform(i, purpose):
+        return (word(row0 + i, seed, purpose, sub, cycle, chain) >> 11) * 2.0**-53
+
+    member = [i for i, k in enumerate(z) if k in (one, two)]
+    side = [z[i] != cluster if bias < 0 else uniform(i, dealt) < bias for i in member]
+    known = [int(s) if uniform(i, recalled) < share else -1 for i, s in zip(member, side)]
+    known = [0 if row0 + i == row else k for i, k in zip(member, known)]
+    return np.array(member, np.int64), np.array(side, bool), np.array(known, np.int8)
+
+
 def two_least(z, row0, n_clusters, seed, purpose, sub, cycle, chain):
     ids = row0 + np.arange(len(z))
     drawn = words(ids, seed, purpose, sub, cycle, chain).tolist()

@@ -93,6 +93,12 @@ def log_marginals(levels, beta, offsets, first, last):
     return cells.sum(axis=1), cells.sum(axis=0)
 
 
+def log_marginals_of_unions(levels, beta, offsets, clusters):
+    """See updates.log_marginals_of_unions."""
+    unions = [levels + levels[:, [k]] for k in clusters]
+    return np.array([log_marginals(union, beta, offsets, 0, len(offsets) - 1)[1] for union in unions])
+
+
 def normal_marginal(hyper, n, mean, scatter):
     """Log marginal likelihood of a normal column's cells in one cluster (docs/math.md 1.5)."""
     m0, kappa0, nu0, variance0 = hyper

@@ -164,23 +164,58 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
     _check_columns(levels, beta, offsets, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
     cdef double[::1] column = by_column, cluster = by_cluster
-    cdef int64_t[::1] kept = np.zeros(2 * (last - first), np.int64)  # addresses
-    cdef int64_t c, l
-    cdef double total
+    cdef int64_t[::1] kept = _tables_kept(beta, offsets, first, last)
     if last > first and n_clusters:
-        for c in range(first, last):
-            total = 0.0
-            for l in range(offsets[c], offsets[c + 1] - 1):
-                total += beta[l]
-                if beta[l] != beta[offsets[c]]:
-                    break
-            else:
-                kept[2 * (c - first)] = <int64_t>_log_gammas_kept(beta[offsets[c]])
-                kept[2 * (c - first) + 1] = <int64_t>_log_gammas_kept(total)
         with nogil:
             kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters,
                              <const double *const *>&kept[0], KEPT, &column[0], &cluster[0])
     return by_column, by_cluster[:n_clusters]
+
+
+def log_marginals_of_unions(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, clusters):
+    """Log marginal likelihood, over all columns, of the unions of each of `clusters` (N,) with every cluster, (N, K).
+    Other arguments as in `draw_levels`."""
+    cdef int64_t n_clusters = levels.shape[1], n_rows = levels.shape[0], last = offsets.shape[0] - 1, i, k, l
+    cdef const int64_t[::1] one = np.asarray(clusters, np.int64)
+    cdef int32_t more
+    _check_columns(levels, beta, offsets, 0, last)
+    for i in range(one.shape[0]):
+        if not 0 <= one[i] < n_clusters:
+            raise ValueError(f"there is no cluster {one[i]}")
+    by_column, by_cluster = np.empty(last), np.zeros((one.shape[0], (n_clusters + 7) // 8 * 8))
+    cdef double[::1] column = by_column
+    cdef double[:, ::1] cluster = by_cluster
+    cdef int32_t[:, ::1] union = np.empty((n_rows, n_clusters), np.int32)
+    cdef int64_t[::1] kept = _tables_kept(beta, offsets, 0, last)
+    if last and n_clusters:
+        with nogil:
+            for i in range(one.shape[0]):
+                for l in range(n_rows):
+                    more = levels[l, one[i]]
+                    for k in range(n_clusters):
+                        union[l, k] = levels[l, k] + more
+                for l in range(last):
+                    column[l] = 0.0
+                kernel_marginals(&union[0, 0], &beta[0], &offsets[0], 0, last, n_clusters,
+                                 <const double *const *>&kept[0], KEPT, &column[0], &cluster[i, 0])
+    return by_cluster[:, :n_clusters]
+
+
+cdef _tables_kept(const double[::1] beta, const int64_t[::1] offsets, int64_t first, int64_t last):
+    """Addresses of each column's tables of log Gamma functions, for a level and for a total; 0 without a table."""
+    cdef int64_t[::1] kept = np.zeros(2 * (last - first), np.int64)
+    cdef int64_t c, l
+    cdef double total
+    for c in range(first, last):
+        total = 0.0
+        for l in range(offsets[c], offsets[c + 1] - 1):
+            total += beta[l]
+            if beta[l] != beta[offsets[c]]:
+                break
+        else:
+            kept[2 * (c - first)] = <int64_t>_log_gammas_kept(beta[offsets[c]])
+            kept[2 * (c - first) + 1] = <int64_t>_log_gammas_kept(total)
+    return kept
 
 
 cdef dict _kept = {}  # by pseudo-count

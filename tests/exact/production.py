@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import by_level as level_moves
 from mpibayes.hpc.crosscat.moves import grouping
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.moves import ledger as cluster_book
 from mpibayes.hpc.crosscat.moves import round as split_merge
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.data.rows import Carve, in_blocks
@@ -482,25 +483,19 @@ def without_grouping():
 
 def without_seeds():
     """Wrong: the seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves only."""
-    right = Ledger.log_split
+    right = Ledger.log_parts
 
-    def log_split(self, one, two, both, n_before):
-        pairs = both.size * (both.size - 1.0) / (2.0 * one.size * two.size)
-        return right(self, one, two, both, n_before) - np.log(pairs)
+    def log_parts(self, one, two, both):
+        return right(self, one, two, both) - np.log(both.size * (both.size - 1.0) / (2.0 * one.size * two.size))
 
-    return mock.patch.object(Ledger, "log_split", log_split)
+    return mock.patch.object(Ledger, "log_parts", log_parts)
 
 
 def clusters_of_the_start():
     """Wrong: the prior's factor alpha + K d uses the K at the start of the round, for every group. For guided moves
     only."""
-    right = Ledger.log_split
-
-    def log_split(self, one, two, both, n_before):
-        split = any(both == self.cluster(column) for column in self.column)
-        return right(self, one, two, both, self.n_labels - (not split))
-
-    return mock.patch.object(Ledger, "log_split", log_split)
+    right = Ledger.log_opening
+    return mock.patch.object(Ledger, "log_opening", lambda self, n_before: right(self, self.n_labels))
 
 
 def launch_from_the_split():
@@ -563,14 +558,22 @@ def odds_from_all_rows():
     return mock.patch.object(Ledger, "total", total)
 
 
+def _choices(log_choice):
+    """Informed steps with another probability of the chosen partner, (N,), by log weights (N, K) and partners (N,)."""
+    changed = contextlib.ExitStack()
+    for module in (cluster_book, informed_moves):
+        changed.enter_context(mock.patch.object(module, "log_choice", log_choice))
+    return changed
+
+
 def without_choice():
     """Wrong: the probability of the partner chosen for an informed merge is left out."""
-    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: 0.0)
+    return _choices(lambda weights, chosen: np.zeros(len(chosen)))
 
 
 def uniform_choice():
     """Wrong: the partner of an informed merge is scored as if chosen uniformly."""
-    return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: -np.log(len(gain) - 1.0))
+    return _choices(lambda weights, chosen: np.full(len(chosen), -np.log(weights.shape[1] - 1.0)))
 
 
 def choice_of_one_side():

@@ -171,6 +171,13 @@ def test_no_stream_has_two_uses():
 
         return call
 
+    recall = cluster_book.kernels.recall
+
+    def recalled(*arguments, sub, **key):
+        for purpose in (streams.Purpose.RECALLED, streams.Purpose.DEALT):
+            words["recall", purpose, sub] += 1
+        return recall(*arguments, sub=sub, **key)
+
     class Packed(launch_scans.kernels.Packed):
         def draw(self, purpose, sub, **key):
             words["scans", purpose, sub] += 1
@@ -182,6 +189,7 @@ def test_no_stream_has_two_uses():
         mock.patch.object(guided_moves, "generator", generator),
         mock.patch.object(informed_moves, "generator", generator),
         mock.patch.multiple(cluster_book.kernels, **{name: counted(name) for name in right}),
+        mock.patch.object(cluster_book.kernels, "recall", recalled),
     ):
         for number in (0, 40, 100):
             opened.clear(), words.clear()

@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import by_level as level_moves
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
-from mpibayes.hpc.crosscat.moves.ledger import Ledger, gains_of
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import twin_split
 from tests.exact import production
@@ -70,9 +70,9 @@ class Uniform:
 
     def __array_ufunc__(self, function, method, *inputs):
         if function is np.log:
-            return _LogUniform(self)
+            return self.log()
         assert function is np.less and inputs[1] is self
-        return self._deal(len(inputs[0]))
+        return self.deal(len(inputs[0]))
 
     def __lt__(self, bound):
         cut = min(max(float(bound), self.low), self.high)
@@ -84,7 +84,11 @@ class Uniform:
     def __ge__(self, bound):
         return not self < bound
 
-    def _deal(self, n: int) -> np.ndarray:
+    def log(self):
+        """Called by np.log of an array of these numbers."""
+        return _LogUniform(self)
+
+    def deal(self, n: int) -> np.ndarray:
         out = np.empty(n, bool)
         for i in range(n):
             out[i] = self.tape.choose(np.array(self.dealt) / sum(self.dealt)) == 1
@@ -106,8 +110,8 @@ class Stream:
     def __init__(self, tape: Tape):
         self.tape = tape
 
-    def random(self):
-        return Uniform(self.tape)
+    def random(self, n=None):
+        return Uniform(self.tape) if n is None else np.array([Uniform(self.tape) for _ in range(n)], object)
 
     def integers(self, n):
         return self.tape.choose(np.full(n, 1.0 / n))
@@ -176,7 +180,7 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     split = tape.choose([1.0 - splits, splits])
     if split:
         informed_moves._split(ledger, 0, Stream(tape))
-    elif (result := ledger.judged([Stream(tape)], informed_moves._judged, gains_of)[0]) is not None:
+    elif (result := informed_moves._weigh(ledger, [0])[0]) is not None:
         informed_moves._merge(ledger, 0, *result)
 
 
@@ -185,7 +189,7 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
-    elif (result := ledger.judged([Stream(tape)], level_moves._judged, level_moves._worths)[0]) is not None:
+    elif (result := level_moves._weigh(ledger, [0])[0]) is not None:
         level_moves._merge(ledger, *result)
 
 
@@ -194,7 +198,7 @@ def taped(tape: Tape):
     """Put the program's decisions on a tape, except those of the launch."""
     in_launch = []
     right_launch, right_seeds, right_sides = guided_moves._launch, guided_moves._seeds, Ledger.sides
-    generator = guided_moves.generator
+    generator, right_recall = guided_moves.generator, cluster_book.kernels.recall
 
     def scripted_generator(purpose, **key):
         return generator(purpose=purpose, **key) if in_launch else Stream(tape)
@@ -254,14 +258,28 @@ def taped(tape: Tape):
             sides.append(side)
         return sides
 
-    def draw_on_grid(log_weight, stream):
-        weight = np.exp(log_weight - log_weight.max())
-        return tape.choose(weight / weight.sum())
+    def begin_steps(subs, n, **key):
+        stream = Stream(tape)
+        return stream.random(1), np.array([stream.integers(n)]), stream.random(1)
+
+    def pick_on_grid(log_weight, u):
+        weight = np.exp(log_weight[0] - log_weight[0].max())
+        return np.array([tape.choose(weight / weight.sum())])
+
+    def recall(z, row0, one, two, row, cluster, share, bias, *more, **key):
+        """Deal the recalled sides of a split by an urn."""
+        by_coin = isinstance(bias, Uniform)
+        given = -1.0 if by_coin else bias
+        member, side, known = right_recall(z, row0, one, two, row, cluster, share, given, *more, **key)
+        if by_coin:
+            side = bias.deal(len(member))
+            known = np.where((known < 0) | (row0 + member == row), known, side).astype(np.int8)
+        return member, side, known
 
     with (
         mock.patch.object(guided_moves, "generator", scripted_generator),
-        mock.patch.object(informed_moves, "draw_on_grid", draw_on_grid),
-        mock.patch.object(level_moves, "draw_on_grid", draw_on_grid),
+        mock.patch.object(cluster_book, "pick_on_grid", pick_on_grid),
+        mock.patch.multiple(cluster_book.kernels, begin_steps=begin_steps, recall=recall),
         mock.patch.object(level_moves, "_dealt", dealt),
         mock.patch.object(guided_moves, "_launch", launch),
         mock.patch.object(guided_moves, "_seeds", seeds),

@@ -208,3 +208,23 @@ def test_two_least_are_a_uniform_pair():
     observed = count[np.ix_(rows, rows)][~np.eye(5, dtype=bool)]
     assert observed.sum() == 4000
     assert chisquare(observed).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("n", [1, 2, 23, 3 * 2**30])
+def test_steps_begin_with_the_draws_of_numpys_generator(n):
+    """Also where an integer below n takes several words, as one in four of the last n does."""
+    key = {name: KEY[name] for name in ("seed", "purpose", "cycle", "chain")}
+    drawn = split.begin_steps(np.arange(1, 100), n, **key), twin_split.begin_steps(np.arange(1, 100), n, **key)
+    assert all(np.array_equal(a, b) for a, b in zip(*drawn, strict=True))
+
+
+@pytest.mark.parametrize("bias", [-1.0, 0.4])
+def test_recalled_sides_are_those_of_the_twin(bias):
+    rng = np.random.default_rng(5)
+    z = rng.integers(-1, 5, 200).astype(np.int32)
+    first = split.first_row(z, 1, 3)
+    assert first == twin_split.first_row(z, 1, 3) and split.first_row(z, 7, 8) == -1
+    key = {name: KEY[name] for name in ("seed", "sub", "cycle", "chain")}
+    of = z, 1000, 1, 3, 1000 + first, 3, 0.4, bias, 18, 19
+    recalled = split.recall(*of, **key), twin_split.recall(*of, **key)
+    assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(*recalled, strict=True))

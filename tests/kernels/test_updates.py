@@ -57,6 +57,11 @@ def test_sums_are_those_of_the_twin(top):
             strict=True,
         ):
             np.testing.assert_allclose(ours, right, rtol=1e-12, atol=1e-8)
+    clusters = [3, 20, 3, 0]
+    unions = updates.log_marginals_of_unions(levels, beta, offsets, clusters)
+    np.testing.assert_allclose(unions, twin.log_marginals_of_unions(levels, beta, offsets, clusters), atol=1e-8)
+    for k, ours in zip(clusters, unions):  # the same bits as those of clusters that are joined
+        assert np.array_equal(ours, updates.log_marginals(levels + levels[:, [k]], beta, offsets, 0, 4)[1])
     points = [0.02, 0.5, 1.0, 8.0, 16.0, 0.3, 0.4, 2.0, 3.0]
     ours = updates.grid_scores(levels, offsets, [3, 0], updates.Grid(points))
     np.testing.assert_allclose(ours, twin.grid_scores(levels, offsets, [3, 0], points), rtol=1e-12, atol=1e-7)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.crosscat.moves.ledger import Gains, Labelled, Ledger, gains_of
+from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger, gains_of, log_choice
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
+from mpibayes.kernels.mixture import split as kernels
 
 INFORMED = 8  # steps per round
 INFORMED_SPLITS = 1.0 / 32  # share of the steps that propose a split
@@ -42,22 +42,16 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
 
 
 def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, float] | None]:
-    return ledger.judged([_stream(ledger, step) for step in steps], _judged, gains_of)
-
-
-def _judged(
-    ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.random.Generator
-) -> tuple[int, int, float, float] | None:
-    """Draw a cluster to merge with `a`; return both, log_u, and an upper bound on the log acceptance ratio, before the
-    probability of the sides; None if log_u is above the bound."""
-    k = ledger.n_labels
-    b = draw_on_grid(gains.gain, stream)
-    one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
-    choice = _log_choice(gains.gain, b)
-    bound = -ledger.log_split(one, two, gains.cluster(b), k - 1) + _log_proposals(k - 1, choice)
-    if log_u < bound:  # `b` can also choose `a`, which takes longer to compute
-        bound += choice - np.logaddexp(choice, _log_choice(ledger.gains(b).gain, a))
-    return (a, b, log_u, bound) if log_u < bound else None
+    """Draw two clusters to merge for each step; return both, log_u, and an upper bound on the log acceptance ratio,
+    before the probability of the sides; None if log_u is above the bound."""
+    if ledger.n_labels < 2 or not steps:
+        return [None] * len(steps)
+    of = ledger.pairs(Purpose.INFORMED, steps, gains_of)
+    bound = -of.log_split + _log_proposals(ledger.n_labels - 1, of.log_choice)
+    possible = np.flatnonzero(of.log_u < bound)  # `two` can also choose `one`, which takes longer to compute
+    bound[possible] -= ledger.either_way(of, possible, gains_of)
+    each = zip(of.one.tolist(), of.two.tolist(), of.log_u.tolist(), bound.tolist())
+    return [(one, two, log_u, most) if log_u < most else None for one, two, log_u, most in each]
 
 
 def _merge(ledger: Ledger, step: int, a: float, b: float, log_u: float, bound: float) -> None:
@@ -85,11 +79,11 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     if ledger.comm.rank == 0:
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
-        choices = [_log_choice(ledger.gains(i).gain, j) for i, j in ((cluster, k), (k, cluster))]
+        gains = np.array(ledger.of_each(gains_of, [cluster, k]))
         ledger.column.pop()
         ledger.column[cluster] = whole
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
-        ratio -= log_q + _log_proposals(k, np.logaddexp(*choices))
+        ratio -= log_q + _log_proposals(k, np.logaddexp(*log_choice(gains, [k, cluster])))
         accepted = bool(log_u < ratio)
     accepted = ledger.agreed(accepted) and ledger.parted(cluster, sides_of_rows)
     ledger.count(True, accepted)
@@ -97,16 +91,11 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
         ledger.part(cluster, sides_of_rows, one)
 
 
-def _log_choice(gain: np.ndarray, other: int) -> float:
-    top = gain.max()
-    return float(gain[other] - top - np.log(np.exp(gain - top).sum()))
-
-
-def _log_proposals(n_before: int, log_choice: float) -> float:
+def _log_proposals(n_before: int, log_choice):
     """Return the log probability of proposing a split of one of n_before clusters, without that of its sides, over the
     probability of proposing the merge."""
     split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
-    return float(split - merge - log_choice)
+    return split - merge - log_choice
 
 
 def _log_urn(n_zero: float, n_one: float) -> float:
@@ -134,21 +123,18 @@ class Recalled(NamedTuple):
 def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> Recalled:
     """Recall the sides of a random share of the rows: the present sides or, for a split (bias given), those of a coin
     with this bias. The first row of all has side 0. Collective."""
-    member = [np.flatnonzero((z == pair[0]) | (z == pair[1])) for z in ledger.z]
-    first, cluster = _first_row(ledger, pair, member)
+    row, cluster = _first_row(ledger, pair)
     n_rows = sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist()))
     share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
-    sides, recalled, counts = [], [], np.zeros(2, np.int64)
-    for shard, z, at in zip(ledger.shards, ledger.z, member):
-        ids = shard.start + at
-        head = ids == first
-        keep = ~head & (ledger.uniforms(ids, Purpose.RECALLED, step) < share)
-        side = z[at] != cluster if bias is None else ledger.uniforms(ids, Purpose.DEALT, step) < bias
-        counts += np.bincount(side[keep], minlength=2)
-        sides.append(side)
-        recalled.append(np.where(keep, side, np.where(head, 0, -1)).astype(np.int8))
+    of = row, cluster, share, -1.0 if bias is None else bias, Purpose.RECALLED, Purpose.DEALT
+    each = [kernels.recall(z, s.start, *pair, *of, sub=step, **ledger.key) for s, z in zip(ledger.shards, ledger.z)]
+    counts = np.zeros(2, np.int64)
+    for _, _, known in each:
+        counts += np.count_nonzero(known == 0), np.count_nonzero(known == 1)
     ledger.comm.sum_everywhere(counts)
-    return Recalled(member, sides, recalled, _log_urn(*counts.astype(float)))
+    counts[0] -= 1  # the first row
+    member, side, known = map(list, zip(*each)) if each else ([], [], [])
+    return Recalled(member, side, known, _log_urn(*counts.astype(float)))
 
 
 def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) -> tuple[list[np.ndarray], float]:
@@ -177,13 +163,13 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
     return labels, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
 
 
-def _first_row(ledger: Ledger, pair: np.ndarray, member: list[np.ndarray]) -> tuple[int, int]:
-    """Return the id of the first row of a pair of clusters, and its cluster; on every rank. member: places of the
-    rows."""
+def _first_row(ledger: Ledger, pair: np.ndarray) -> tuple[int, int]:
+    """Return the id of the first row of a pair of clusters, and its cluster; on every rank."""
     first = np.full(1, np.iinfo(np.uint64).max)
-    for shard, z, at in zip(ledger.shards, ledger.z, member):
-        if len(at):
-            first[0] = 2 * int(shard.start + at[0]) + int(z[at[0]] == pair[1])
+    for shard, z in zip(ledger.shards, ledger.z):
+        at = kernels.first_row(z, *pair)
+        if at >= 0:
+            first[0] = 2 * (int(shard.start) + at) + int(z[at] == pair[1])
             break
     ledger.comm.least_everywhere(first)
     row, which = divmod(int(first[0]), 2)

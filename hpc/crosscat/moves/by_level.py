@@ -9,14 +9,12 @@ no pass over the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.by_pattern import AFTER
-from mpibayes.hpc.crosscat.moves.ledger import Gains, Ledger, gains_of
+from mpibayes.hpc.crosscat.moves.ledger import Ledger, gains_of, log_choice
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
@@ -46,31 +44,17 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
     return generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
 
 
-class Worth(NamedTuple):
-    """A cluster merged with each other cluster, (K,). log_sides: log probability that a split of the union deals these
-    two sides; worth: unnormalised log acceptance of the merge if both directions were proposed equally often."""
-
-    gains: Gains
-    log_sides: np.ndarray
-    worth: np.ndarray
-
-
 def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]:
-    return ledger.judged([_stream(ledger, step) for step in steps], _judged, _worths)
-
-
-def _judged(ledger: Ledger, log_u: float, a: int, of: Worth, stream: np.random.Generator) -> tuple[int, int] | None:
-    """Draw a cluster to merge with `a`; return both, or None if the merge is rejected."""
-    k = ledger.n_labels
-    b = draw_on_grid(of.worth, stream)
-    one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
-    ratio = ledger.log_split(one, two, of.gains.cluster(b), k - 1)
-    choice = _log_choice(of.worth, b)
-    accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
-    if accepted:  # `b` can also choose `a`, which takes longer to compute
-        choice = np.logaddexp(choice, _log_choice(_worth(ledger, b), a))
-        accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
-    return (a, b) if accepted else None
+    """Draw two clusters to merge for each step; return both, or None if the merge is rejected."""
+    if ledger.n_labels < 2 or not steps:
+        return [None] * len(steps)
+    of, before, splits = ledger.pairs(Purpose.BY_LEVEL, steps, _worths), ledger.n_labels - 1, _splits(ledger)
+    log_sides = np.array(ledger.of_each(_sides, of.one.tolist()))[np.arange(len(steps)), of.two]
+    ratio = -of.log_split - _log_proposals(before, of.log_choice, log_sides, splits)
+    possible = np.flatnonzero(of.log_u < ratio)  # `two` can also choose `one`, which takes longer to compute
+    ratio[possible] -= ledger.either_way(of, possible, _worths)
+    each = zip(of.one.tolist(), of.two.tolist(), (of.log_u < ratio).tolist())
+    return [(one, two) if accepted else None for one, two, accepted in each]
 
 
 def _merge(ledger: Ledger, a: float, b: float, *_: float) -> None:
@@ -95,7 +79,8 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
         if accepted:  # now with the probability that the merge chooses these two, which takes longer to compute
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
-            choice = np.logaddexp(*(_log_choice(_worth(ledger, i), j) for i, j in ((cluster, k), (k, cluster))))
+            worths = np.array(ledger.of_each(_worths, [cluster, k]))
+            choice = np.logaddexp(*log_choice(worths, [k, cluster]))
             ledger.column.pop()
             ledger.column[cluster] = whole
             accepted = bool(log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger)))
@@ -119,18 +104,18 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
     return sides
 
 
-def _worth(ledger: Ledger, label: int) -> np.ndarray:
-    """Return the `worth` of merging one cluster with each other."""
-    return ledger.of_each(_worths, [label])[0].worth
+def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yield for each of several clusters the unnormalised log acceptance of its merges with the others, (K,), if both
+    directions were proposed equally often."""
+    size, d = ledger.sizes(), ledger.hyper.discount
+    both = gammaln(size[labels, None] + size - d) - gammaln(size - d)
+    yield from np.array(ledger.of_each(gains_of, labels)) + both + np.array(ledger.of_each(_sides, labels))
 
 
-def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[Worth]:
-    """Yield the worth of several clusters."""
-    each, log_sides = ledger.of_each(gains_of, labels), _log_sides(ledger, ledger.column, labels)
-    d = ledger.hyper.discount
-    alone, both = gammaln(ledger.sizes() - d), gammaln(np.array([gains.size for gains in each]) - d)
-    for gains, of_both, sides in zip(each, both, log_sides):
-        yield Worth(gains, sides, gains.gain + of_both - alone + sides)
+def _sides(ledger: Ledger, labels: Sequence[int]) -> np.ndarray:
+    """Return for each of several clusters the log probability that a split of its union with another cluster deals
+    these two sides, (N, K)."""
+    return _log_sides(ledger, ledger.column, labels)
 
 
 def _log_sides(ledger: Ledger, columns: list[int], of: Sequence[int]) -> np.ndarray:
@@ -141,17 +126,13 @@ def _log_sides(ledger: Ledger, columns: list[int], of: Sequence[int]) -> np.ndar
     return SHARES.log_sums(levels, kind.offsets, of) + np.log(2.0 / (len(SPREAD) * len(kind)))
 
 
-def _log_choice(worth: np.ndarray, other: int) -> float:
-    return float(worth[other] - np.logaddexp.reduce(worth))
-
-
 def _splits(ledger: Ledger) -> float:
     """Return the share of splits: lower late, when they are seldom accepted; each passes over the rows of a cluster."""
     return BY_LEVEL_SPLITS[ledger.key["cycle"] > AFTER]
 
 
-def _log_proposals(n_before: int, log_choice: float, log_sides: float, splits: float) -> float:
+def _log_proposals(n_before: int, log_choice, log_sides, splits: float):
     """Return the log probability that a merge step proposes to join two clusters, over the probability that a split of
     one of n_before clusters proposes them."""
     merge = np.log1p(-splits) - np.log(n_before + 1.0) + log_choice
-    return float(merge - np.log(splits) + np.log(n_before) - log_sides)
+    return merge - np.log(splits) + np.log(n_before) - log_sides

@@ -7,6 +7,7 @@ joint law of partition and grouping. So moves of all groups can be proposed at o
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -30,7 +31,7 @@ def _log_z(n_clusters: int) -> float:
 
 def log_probability(n_clusters: int, n_pairs: int) -> float:
     """Return the log probability of one grouping of `n_clusters` clusters with `n_pairs` pairs."""
-    return n_pairs * float(np.log(PAIRED / n_clusters)) - _log_z(n_clusters)
+    return n_pairs * math.log(PAIRED / n_clusters) - _log_z(n_clusters)
 
 
 def draw(n_clusters: int, stream: np.random.Generator) -> np.ndarray:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpibayes.hpc.components.statistics import join
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Cluster, Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.crosscat.sync import apart
@@ -69,14 +70,15 @@ def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     and the first one's cluster."""
     key = ledger.stream(Purpose.SEEDS)
     least = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
-    word, row = _least(ledger, np.array(least, np.uint64).reshape(len(least), ledger.n_labels, 2, 2))
-    out = np.full((len(groups), 3), -1, np.int64)
-    for g, (a, b) in enumerate(groups):
-        if a == b and word[a, 1] == NOBODY:
-            continue
-        i, j = int(row[a, 0]), int(row[a, 1] if a == b else row[b, 0])
-        out[g] = (i, j, a) if i < j else (j, i, b)
-    return out[:, :2].copy(), out[:, 2]
+    result = np.array(least, np.uint64).reshape(len(least), ledger.n_labels, 2, 2)
+    word, row = _least(ledger, result) if ledger.n_shards > 1 else result[0].transpose(1, 0, 2)
+    a, b = groups.T
+    single = a == b
+    one, two = row[a, 0], np.where(single, row[a, 1], row[b, 0])
+    first = one < two
+    seeds = np.where(first, [one, two], [two, one]).T.astype(np.int64)
+    seeds[single & (word[a, 1] == NOBODY)] = -1
+    return seeds, np.where(first, a, b)
 
 
 def _least(ledger: Ledger, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +244,10 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
     """Accept or reject, group by group, and relabel the rows."""
     n, k_before = len(groups), ledger.n_labels
     statistics = ledger.total_sides(sides, group, np.where(groups[:, 0] == groups[:, 1], groups[:, 0], -1))
-    columns = ledger.enter(statistics) + np.arange(2 * n).reshape(n, 2), _joined(ledger, groups)
+    pair = groups[:, 0] != groups[:, 1]
+    one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pair, end]]) for end in (0, 1))
+    first = ledger.enter(join([statistics, ledger.components.union(one, two)]))
+    columns = first + np.arange(2 * n).reshape(n, 2), first + 2 * n + np.cumsum(pair) - 1  # of halves, and of unions
     decided = np.full((2, k_before + 2 * n), -1, np.int32)  # new labels, by old label, then by 2 g + side of a split;
     of, allowed = _judged(ledger, groups, group, sides)
     if ledger.comm.rank == 0:  # and the column of each new label
@@ -289,22 +294,13 @@ def _coefficients(theta: np.ndarray, groups, of: Branches, old: np.ndarray, spli
     return new
 
 
-def _joined(ledger: Ledger, groups) -> np.ndarray:
-    """Enter the union of each pair into the ledger; return its column by group (arbitrary for singles)."""
-    pair = groups[:, 0] != groups[:, 1]
-    if not pair.any():
-        return np.full(len(groups), -1)
-    one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pair, end]]) for end in (0, 1))
-    return ledger.enter(ledger.components.union(one, two)) + np.cumsum(pair) - 1
-
-
 def _accept(
     ledger: Ledger, groups, n_pairs: int, log_q, sides: np.ndarray, joined: np.ndarray, new: np.ndarray, column,
     allowed: np.ndarray,
 ) -> None:  # fmt: skip
     """Decide the moves, on root; fill `new` and `column` if any is accepted. n_pairs: of the whole grouping. sides
     (G, 2), joined (G,): columns of the proposed halves and unions. allowed (G,): mask of moves the outcome accepts."""
-    stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
+    log_u = np.log(generator(**ledger.stream(Purpose.GUIDED, ACCEPT)).random(len(groups))).tolist()
     k, k_before = ledger.n_labels, ledger.n_labels
     others = sorted(set(range(k)).difference(groups.ravel().tolist()))
     after = [(ledger.column[i], [i]) for i in others]  # for each new label: its column, its places in `new`
@@ -313,18 +309,18 @@ def _accept(
     both = np.where(single, present[:, 0], joined)
     three = [ledger.cluster(columns) for columns in (one, two, both)]
     m_one, m_two, m = (clusters.size for clusters in three)
-    of_rows = (np.log(m * (m - 1.0) / (2.0 * m_one * m_two)) - log_q).tolist()  # of seeds and sides
-    terms = list(zip(*(map(Cluster, of.size.tolist(), of.log_f.tolist()) for of in three)))
+    # terms of seeds, sides, rows and cells: all but those of the numbers of clusters and pairs
+    fixed = (np.log(m * (m - 1.0) / (2.0 * m_one * m_two)) - log_q + ledger.log_parts(*three)).tolist()
     for g, (a, b) in enumerate(groups.tolist()):
-        log_u, split = np.log(stream.random()), a == b
+        split = a == b
         if split:
             halves = [(int(one[g]), [k_before + 2 * g]), (int(two[g]), [k_before + 2 * g + 1])]
         else:
             halves = [(int(one[g]), [a]), (int(two[g]), [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-        ratio = ledger.log_split(*terms[g], k) + of_rows[g]
+        ratio = fixed[g] + ledger.log_opening(k)
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
-        accepted = bool(log_u < (ratio if split else -ratio)) and bool(allowed[g])
+        accepted = bool(log_u[g] < (ratio if split else -ratio)) and bool(allowed[g])
         ledger.count(split, accepted)
         if split == accepted:
             k, n_pairs = k + 1, n_pairs + 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.branching import Branches
     from mpibayes.hpc.outcome.outcome import Outcome
 
-T, U = TypeVar("T"), TypeVar("U")
+T = TypeVar("T")
 MOST_NUMBERS = 4  # most numbers sent per step
 CELLS = 2**21  # approximate most numbers in the statistics of joined clusters computed at once
 
@@ -55,16 +56,16 @@ class Cluster(NamedTuple):
     log_f: Any
 
 
-class Gains(NamedTuple):
-    """A cluster joined with each other cluster, (K,). size: rows of the union; log_f: its log marginal likelihood;
-    gain: change in the log likelihood, -inf for the cluster itself."""
+class Pairs(NamedTuple):
+    """Merges that several steps propose, (N,) each: cluster `two` is chosen to join `one`. log_u: log of the uniform
+    number that decides; log_choice: log probability of choosing `two`; log_split: log posterior ratio of the split that
+    undoes the merge."""
 
-    size: np.ndarray
-    log_f: np.ndarray
-    gain: np.ndarray
-
-    def cluster(self, other: int) -> Cluster:
-        return Cluster(self.size[other], self.log_f[other])
+    log_u: np.ndarray
+    one: np.ndarray
+    two: np.ndarray
+    log_choice: np.ndarray
+    log_split: np.ndarray
 
 
 class Ledger:
@@ -109,12 +110,20 @@ class Ledger:
         """Return the cluster of a column, or arrays for several columns."""
         return Cluster(self.statistics.size[column], self.log_f[column])
 
-    def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
+    def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int):
         """Return the log posterior ratio of a split, after over before; n_before: clusters before the split."""
+        return self.log_opening(n_before) + self.log_parts(one, two, both)
+
+    def log_opening(self, n_before: int) -> float:
+        """Return the term of `log_split` that depends on the number of clusters."""
         d = self.hyper.discount
-        prior = math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(float(both.size - d))
-        prior += gammaln(float(one.size - d)) + gammaln(float(two.size - d))
-        return float(prior + one.log_f + two.log_f - both.log_f)
+        return math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d)
+
+    def log_parts(self, one: Cluster, two: Cluster, both: Cluster):
+        """Return the terms of `log_split` that depend on the clusters; for arrays of clusters, an array."""
+        d = self.hyper.discount
+        sizes = gammaln(one.size - d) + gammaln(two.size - d) - gammaln(both.size - d)
+        return sizes + (one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:
         """Return the number of rows of each cluster, (K,)."""
@@ -137,21 +146,30 @@ class Ledger:
             known.update(zip(new, work(self, new)))
         return [known[label] for label in labels]
 
-    def gains(self, label: int) -> Gains:
-        """Return the gains of merging a cluster with each other one; read-only."""
-        return self.of_each(gains_of, [label])[0]
+    def pairs(
+        self, purpose: Purpose, steps: Sequence[int], weights_of: Callable[[Ledger, list[int]], Iterable[np.ndarray]]
+    ) -> Pairs:
+        """Draw a merge for each step: any cluster, and one to join it by the log weights that `weights_of` returns for
+        it, (K,). There are two clusters or more."""
+        begun = kernels.begin_steps(np.add(steps, 1), self.n_labels, **self.key, purpose=purpose)
+        log_u, one, u = np.log(begun[0]), begun[1], begun[2]
+        weights = np.array(self.of_each(weights_of, one.tolist()))
+        two, step = pick_on_grid(weights, u), np.arange(len(one))
+        gain = np.array(self.of_each(gains_of, one.tolist()))[step, two]
+        a, b = self.sizes()[[one, two]]
+        split = self.log_split(Cluster(a, 0.0), Cluster(b, 0.0), Cluster(a + b, gain), self.n_labels - 1)
+        return Pairs(log_u, one, two, log_choice(weights, two), split)
 
-    def judged(
-        self, streams: Sequence[np.random.Generator], judge: Callable[..., U | None],
-        work: Callable[[Ledger, list[int]], Iterable],
-    ) -> list[U | None]:  # fmt: skip
-        """Judge a merge of a random cluster for each stream: judge(ledger, log of a uniform number, cluster, its result
-        of `work`, stream)."""
-        if self.n_labels < 2:
-            return [None] * len(streams)
-        begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
-        done = self.of_each(work, [cluster for _, cluster in begun])
-        return [judge(self, *start, of, stream) for start, of, stream in zip(begun, done, streams)]
+    def either_way(
+        self, pairs: Pairs, which: np.ndarray, weights_of: Callable[[Ledger, list[int]], Iterable[np.ndarray]]
+    ) -> np.ndarray:
+        """Return log probabilities of some pairs, whichever of the clusters is first, over `log_choice`, that of one
+        way."""
+        if not len(which):
+            return np.zeros(0)
+        back = np.array(self.of_each(weights_of, pairs.two[which].tolist()))
+        one_way = pairs.log_choice[which]
+        return np.logaddexp(one_way, log_choice(back, pairs.one[which])) - one_way
 
     def join(self, one: int, two: int) -> None:
         """Merge two clusters."""
@@ -275,14 +293,17 @@ class Ledger:
         its rows have no sides, else all have.
         """
 
-        def group_of(i: int) -> np.ndarray | int:
-            return group[np.maximum(self.z[i], 0)] if len(label) > 1 else 0
+        many = len(label) > 1
 
         def both(i: int) -> np.ndarray:
-            return np.where(sides[i] >= 0, 2 * group_of(i) + sides[i], -1).astype(np.int32)
+            of_group = group[np.maximum(self.z[i], 0)] if many else 0
+            return np.where(sides[i] >= 0, 2 * of_group + sides[i], -1).astype(np.int32)
 
         def one(i: int) -> np.ndarray:
-            return np.where(sides[i] == 1, group_of(i), -1).astype(np.int32)
+            rows = np.flatnonzero(sides[i] == 1)
+            out = np.full(len(sides[i]), -1, np.int32)
+            out[rows] = group[self.z[i][rows]] if many else 0
+            return out
 
         def total(label_of: Callable[[int], np.ndarray], k: int) -> Statistics:
             labelled = Labelled(self.shards, label_of)
@@ -299,6 +320,8 @@ class Ledger:
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Broadcast root's odds in one message."""
+        if self.comm.size == 1 and odds is not None:
+            return odds
         message, everywhere = Odds.within(self.components, len(groups))
         if odds is not None:
             for name, array in vars(everywhere).items():
@@ -326,19 +349,24 @@ def _none_yet(ledger: Ledger, work: Callable) -> dict:
     return {}
 
 
-def gains_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[Gains]:
-    """Yield the gains of several clusters."""
+def gains_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yield for each of several clusters the change in the log likelihood if another joins it, (K,); -inf for the
+    cluster itself."""
     at_once = max(1, CELLS // (ledger.n_labels * sum(map(len, vars(ledger.statistics).values()))))
     for start in range(0, len(labels), at_once):
         yield from _gains(ledger, labels[start : start + at_once])
 
 
-def _gains(ledger: Ledger, labels: Sequence[int]) -> Iterator[Gains]:
-    each, alone = ledger.once(_present), ledger.log_f[ledger.column]
-    whole = each if len(labels) == 1 else each.take(np.tile(np.arange(len(each)), len(labels)))
-    joined = ledger.components.union(whole, each.take(np.repeat(labels, 1 if len(labels) == 1 else len(each))))
-    log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    for label, size, log_f_of in zip(labels, joined.size.reshape(-1, len(each)), log_f.reshape(-1, len(each))):
-        gain = log_f_of - (alone + alone[label])
-        gain[label] = -np.inf
-        yield Gains(size, log_f_of, gain)
+def _gains(ledger: Ledger, labels: Sequence[int]) -> np.ndarray:
+    alone = ledger.log_f[ledger.column]
+    log_f = ledger.components.log_marginal_unions(ledger.hyper, ledger.once(_present), labels)
+    gain = log_f - (alone + alone[labels, None])
+    gain[np.arange(len(labels)), labels] = -np.inf
+    return gain
+
+
+def log_choice(weights: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the log probability of each chosen place, (N,), by log weights (N, K)."""
+    top = weights.max(axis=1)
+    total = np.exp(weights - top[:, None]).sum(axis=1)
+    return weights[np.arange(len(chosen)), chosen] - top - np.log(total)
