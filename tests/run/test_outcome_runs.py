@@ -195,7 +195,7 @@ def test_firefly_has_the_same_bits(ran, column):
 def test_firefly_needs_a_bound(ran):
     done = mpibayes(ran, "check", "run.toml", *sets("outcome.kernel=firefly", "outcome.column=visits"))
     assert done.returncode == 2
-    assert '"poisson" has no quadratic lower bound, which "firefly" needs; logistic and student-t have' in done.stderr
+    assert '"poisson" has no kernel = "firefly"; logistic and student-t have one. Set kernel = "hmc"' in done.stderr
 
 
 def test_questions_about_an_outcome(ran):
