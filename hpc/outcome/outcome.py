@@ -28,8 +28,8 @@ from mpibayes.kernels.mixture import response as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.outcome.fireflies import Fireflies
 
-LEAPFROGS = 4
-STEPS = ((0.8, 0.4), (0.2, 0.05))  # (probability, step size), spherical coordinates; short steps escape
+LEAPFROGS = 6
+STEPS = ((0.95, 0.4), (0.05, 0.05))  # (probability, step size), spherical coordinates; short steps escape
 JITTER = 0.2
 SCALE_STEPS = 2  # random-walk steps of log s per cycle
 ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain in nats below which they end
