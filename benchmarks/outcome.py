@@ -13,7 +13,8 @@ and how often the 90 % interval of a coefficient has the truth. Beside it the in
 true clusters. --apart: covariates are no columns of the mixture. The error of "all" is of independent intervals.
 
 speed: CPU time of a cycle with and without the outcome, from the true clusters, of a draw of all coefficients, and
-effective draws of the covariates' coefficients a CPU second, by Hamiltonian and by Firefly Monte Carlo.
+effective draws of the covariates' coefficients a CPU second, by Hamiltonian and by Firefly Monte Carlo; and of squares
+about their means, the least of the coefficients, which intervals go by.
 
 --keep writes into benchmarks/results.
 """
@@ -176,12 +177,15 @@ def speed(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
             outcome.theta, outcome.beta, outcome.law = theta, beta, law
     whole, drawn, lines = 1e3 * np.median(cycle_s, axis=0), 1e3 * np.median(draw_s, axis=0), []
     for j, (kind, steps) in enumerate(kinds):
-        effective = [float(arviz.ess(of)) / (1e-3 * whole[j] * given.cycles) if kind else 0.0 for of in draws[:, j].T]
+        second = 1e-3 * whole[j] * given.cycles
+        effective = [float(arviz.ess(of)) / second if kind else 0.0 for of in draws[:, j].T]
+        squares = min(float(arviz.ess((of - of.mean()) ** 2)) / second if kind else 0.0 for of in draws[:, j].T)
         lines.append([kind or "no outcome", steps or "", len(chains[j].view.sizes()), f"{whole[j]:.1f}",
                       f"{drawn[j]:.1f}", f"{(whole[j] - drawn[j]) / whole[0]:.2f}", f"{drawn[j] / whole[j]:.0%}",
-                      *(f"{of:.1f}" if kind else "" for of in effective)])  # fmt: skip
+                      *(f"{of:.1f}" if kind else "" for of in (*effective, squares))])  # fmt: skip
     head = ["kernel", "steps", "K", "cycle, ms", "draw of coefficients, ms", "visit with / without",
-            "share of the draw", *(f"{name}, effective draws a second" for name in COVARIATES)]  # fmt: skip
+            "share of the draw", *(f"{name}, effective draws a second" for name in COVARIATES),
+            "of squares, the least"]  # fmt: skip
     title = f"A cycle with an outcome and without, {given.rows:,} rows: medians of {given.cycles}, by turns"
     yield {"title": title, "head": head, "lines": lines, "note": ""}, {"seconds": cycle_s, "draws": draws}
 

@@ -47,13 +47,12 @@ def require_outcome(run_dirs) -> None:
 
 def outcome(run: Posterior) -> Iterator[tuple[int, str]]:
     """Yield the chain and the line of each draw for --to outcome: labels of the training rows | beta | eta of each row,
-    or the mean of a numeric outcome."""
+    or the mean of a numeric outcome; of a softmax the numbers of all levels but the first, row after row."""
     of = run.outcomes
-    v = np.column_stack([np.ones(run.n_rows), of.answers.u])
     for chain, draw in run.states():
         state = of.state(draw)
-        eta = (v * state.theta[draw.labels[0]]).sum(axis=1) + of.answers.w @ state.beta
-        numbers = (" ".join(map(repr, part.tolist())) for part in (state.beta, of.recorded(eta)))
+        eta = state.eta_of(of.answers, draw.labels[0])
+        numbers = (" ".join(map(repr, part.ravel().tolist())) for part in (state.beta, of.recorded(eta)))
         yield chain, " | ".join([forms.labels_as_text(draw.labels[0]), *numbers])
 
 

@@ -25,7 +25,7 @@ def outcome_of(examined: Examined) -> Columns | None:
 
 def law_of(outcome: Columns | None) -> Law | None:
     """Return a law with as many coefficients as the outcome's."""
-    return None if outcome is None else outcome.law_of(0.0, 0.0, 0.0)
+    return None if outcome is None else outcome.law_of()
 
 
 def has_bounds(outcome: Columns | None) -> bool:
@@ -34,13 +34,13 @@ def has_bounds(outcome: Columns | None) -> bool:
 
 
 def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int, bounds: bool = False) -> int:
-    """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds in
-    sweeps (8 each); a bound (24) and where it touches (4). Per row of one shard: coefficients proposed for a new
-    cluster with their random numbers (24 each), row number and choice (8 each)."""
+    """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds of
+    each linear predictor in sweeps (8 each); a bound (24) and where it touches (4). Per row of one shard:
+    coefficients proposed for a new cluster with their random numbers (24 each), row number and choice (8 each)."""
     if law is None:
         return 0
-    row = 8 + 4 * (law.p - 1 + len(law.covariate_sd))
-    return (rows + heldout_rows) * row + (16 + 28 * bounds) * rows + shard * (24 * law.n_fresh * law.p + 16)
+    row = 8 + 4 * (law.width - 1 + len(law.covariate_sd) // law.n_eta)
+    return (rows + heldout_rows) * row + (16 * law.n_eta + 28 * bounds) * rows + shard * (24 * law.n_fresh * law.p + 16)
 
 
 def time_coefficients(mixture: Mixture) -> Coefficients:

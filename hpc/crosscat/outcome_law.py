@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.outcome.answers import Answers
-from mpibayes.hpc.outcome.asked import AskedOutcome, quantiles
+from mpibayes.hpc.outcome.asked import AskedOutcome
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 
 MOST, LEAST = 256, 32  # draws of predictors per cluster that an answer averages over
@@ -99,10 +99,11 @@ class OutcomeLaw:
         own = replace(stream, purpose=Purpose.OUTCOME_CELLS)
         events, which = known.of.get(self.name, (None, np.zeros(len(ids), np.intp)))
         if events is None:
-            low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
+            low, high = (np.full(len(ids), end) for end in self.of.coder.everything)
         else:
             low, high = (np.append(end, 0.0)[which] for end in self.of.coder.bounds(events))
-            low, high = (np.where(which < len(events), end, far) for end, far in ((low, -np.inf), (high, np.inf)))
+            least, most = self.of.coder.everything
+            low, high = (np.where(which < len(events), end, far) for end, far in ((low, least), (high, most)))
             there = np.flatnonzero(which < len(events))
             if len(there) and any(name in names and self._lacks(known, name, there).any() for name in self.predictors):
                 again = self._predictors_given(
@@ -140,7 +141,7 @@ class OutcomeLaw:
             drawn = self._draws_of(free, alike.others, m, k)
             there = coder.answers(drawn, m * k)
         out = np.empty((n, low.shape[1], k))
-        step = max(1, TOGETHER // (m * low.shape[1]))
+        step = max(1, TOGETHER // (m * low.shape[1] * self.of.state.law.n_eta))
         for rows in (slice(i, i + step) for i in range(0, n, step)):
             ends = [end[rows if len(end) > 1 else slice(None)][:, None] for end in (low, high)]
             for j in range(k):
@@ -149,7 +150,7 @@ class OutcomeLaw:
                 if free:
                     of_cluster = slice(j * m, (j + 1) * m)
                     u, w = u + there.u[of_cluster][None, :, None], w + there.w[of_cluster][None, :, None]
-                    normals = quantiles(m)[None, :, None]
+                    normals = self.of.normals(m)[None, :, None]
                 log_p = self.of.log_between(j, Answers(np.zeros(0), u, w), *ends, normals)
                 out[rows, :, j] = np.exp(log_p).mean(axis=1)
         return out
@@ -220,13 +221,12 @@ class OutcomeLaw:
         """Draw recorded outcomes (n,) between bounds of y; where TRIES draws all miss, take the nearer bound."""
         coder = self.of.coder
         answers, named = coder.answers(cells, len(ids)), cluster - self.of.n_clusters if draws.more else ids
-        with np.errstate(invalid="ignore"):
-            y, at = 0.5 * (low + high), np.flatnonzero(~coder.is_value(low, high))
+        y, at = coder.middle(low, high), np.flatnonzero(~coder.is_value(low, high))
         for again in range(TRIES):
             if len(at):
                 y[at] = self.of.draw(answers.take(at), cluster[at], named[at], stream.at(again), ids[at])
-                at = at[(y[at] < low[at]) | (y[at] > high[at])]
-        return coder.recorded(np.clip(y, low, high))
+                at = at[coder.within(y[at], low[at], high[at]) != y[at]]
+        return coder.recorded(coder.within(y, low, high))
 
 
 def _values(events: Events, which: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ class Outcomes:
     def __init__(self, run: Posterior):
         self.run = run
         self.columns = columns_of(run.chains[0].config, run.data)
-        self.law = self.columns.law_of(0.0, 0.0, 0.0)
+        self.law = self.columns.law_of()
         self.entry = max(entry_of(chain.config) for chain in run.chains)  # from then on labels depend on the outcome
 
     @property
@@ -97,14 +97,24 @@ class Outcomes:
         return centre + unit * values
 
     @property
-    def expected(self) -> str:
-        """Column name of expectations in a file."""
-        if self.columns.likelihood.of_classes:
-            return f"{self.name}_p_{self.columns.column.levels[1]}"
-        return f"{self.name}_mean"
+    def expected(self) -> list[str]:
+        """Column names of expectations in a file: of a softmax one for each level."""
+        levels, likelihood = self.columns.column.levels, self.columns.likelihood
+        if likelihood.of_classes:
+            return [f"{self.name}_p_{level}" for level in levels[0 if likelihood.of_levels else 1 :]]
+        return [f"{self.name}_mean"]
+
+    @property
+    def n_expected(self) -> int:
+        """Number of expectations of a row."""
+        return len(self.expected)
 
     def predictions(self, by_draw: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
-        """Return the columns of predictions: the mean over draws, with weights (D, n), and 5 and 95 % points."""
-        mean = self.recorded((by_draw * weight).sum(axis=0) / weight.sum(axis=0))
-        low, high = self.recorded(np.quantile(by_draw, (0.05, 0.95), axis=0))
-        return {self.expected: mean, f"{self.expected}_q05": low, f"{self.expected}_q95": high}
+        """Return the columns of predictions: the mean over draws, with weights (D, n), and 5 and 95 % points. by_draw
+        (D, n, E): expectations, of which a softmax has one for each level, else E = 1."""
+        made = {}
+        for e, name in enumerate(self.expected):
+            mean = self.recorded((by_draw[:, :, e] * weight).sum(axis=0) / weight.sum(axis=0))
+            low, high = self.recorded(np.quantile(by_draw[:, :, e], (0.05, 0.95), axis=0))
+            made |= {name: mean, f"{name}_q05": low, f"{name}_q95": high}
+        return made

@@ -146,8 +146,8 @@ class InView:
 
 @dataclass
 class Result:
-    """Predictions for n rows: log_density, log_density_sd (n,); see the module. outcome: its expectation in each draw,
-    and the draws' weights, (D, n) each."""
+    """Predictions for n rows: log_density, log_density_sd (n,); see the module. outcome: its expectations in each
+    draw, (D, n, E), see `Outcomes.predictions`, and the draws' weights, (D, n)."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
@@ -194,6 +194,7 @@ class Predictor:
             self.draws.append(law)
             self._membership.append([_membership(r, draw) for r in views])
         self._states = [] if run.outcomes is None else [run.outcomes.state(draw) for draw in drawn]
+        self._n_expected = 0 if run.outcomes is None else run.outcomes.n_expected
         self.n_draws = len(self.draws)
         most = max(view.tail.n_slots for draw in self.draws for view in draw.views)
         most += max(len(r.sizes) for r in views)
@@ -210,7 +211,7 @@ class Predictor:
     def __call__(self, rows: Rows, answers: Answers | None = None) -> Result:
         """Predict the rows. answers: the predictors of their outcomes, if the run has one."""
         n = len(rows)
-        expected = np.zeros((self.n_draws, n))
+        expected = np.zeros((self.n_draws, n, self._n_expected))
         holes = self._holes(rows) if self.impute else {}
         known: dict[int, Cells] = {}  # by a view's components
         sums = [(np.zeros((n, len(r.sizes))), np.zeros(n)) for r in self.representatives]
@@ -231,7 +232,8 @@ class Predictor:
                 log_density[d] += top + np.log(total)
                 weights.append(weight / total[:, None])
             if answers is not None:
-                expected[d] = (weights[0] * self._states[d].expectations(answers)).sum(axis=1)
+                each = self._states[d].expectations(answers).reshape(*weights[0].shape, -1)
+                expected[d] = (weights[0][:, :, None] * each).sum(axis=1)
             above = np.maximum(largest, log_density[d])
             fade, gain = np.exp(largest - above), np.exp(log_density[d] - above)
             largest = above

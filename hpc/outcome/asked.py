@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.columns import Columns, Predictors
-from mpibayes.hpc.outcome.likelihoods import Likelihood
+from mpibayes.hpc.outcome.likelihoods import LATTICE, Likelihood, normal_points
 from mpibayes.hpc.outcome.state import State
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column
@@ -47,12 +48,16 @@ class Coder:
         return Answers(np.full(n, np.nan), self.slopes.of_cells(cells, n), self.covariates.of_cells(cells, n))
 
     def bounds(self, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and greatest y of each event, (U,) each."""
+        """Return the least and greatest y of each event, (U,) each; of levels both are the event of `Softmax`."""
         if not self.likelihood.of_classes:
             low, high = events.low, events.high
             if self._rounds:
                 low, high = np.where(low > 0.0, low - 0.5, -np.inf), high + 0.5
             return (low - self.centre) / self.unit, (high - self.centre) / self.unit
+        if self.likelihood.of_levels:
+            bits = 2.0 ** np.arange(len(self.column.levels))
+            levels = bits[events.codes] if events.sets is None else events.sets @ bits
+            return levels, levels
         y = self.likelihood.encode(np.arange(2))
         if events.sets is None:
             return y[events.codes], y[events.codes]
@@ -69,12 +74,39 @@ class Coder:
         """Step of recorded values; 0 if continuous."""
         return 1.0 if self._rounds else self.column.resolution
 
+    @property
+    def everything(self) -> tuple[float, float]:
+        """Bounds of an outcome of which nothing is known."""
+        return (self._all, self._all) if self.likelihood.of_levels else (-np.inf, np.inf)
+
+    @property
+    def _all(self) -> float:
+        return 2.0 ** len(self.column.levels) - 1.0
+
     def is_value(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Return the mask of bounds of y that contain a single recorded value."""
+        if self.likelihood.of_levels:
+            return np.frexp(low)[0] == 0.5
         return high - low <= self._step / self.unit * (1.0 + 1e-9)
+
+    def middle(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Return y in the middle of bounds, or their first level."""
+        if self.likelihood.of_levels:
+            first = low.astype(np.int64)
+            return np.log2((first & -first).astype(np.float64))
+        with np.errstate(invalid="ignore"):
+            return 0.5 * (low + high)
+
+    def within(self, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Return y moved into its bounds, if it is not."""
+        if self.likelihood.of_levels:
+            return np.where(low.astype(np.int64) >> y.astype(np.int64) & 1, y, self.middle(low, high))
+        return np.clip(y, low, high)
 
     def recorded(self, y: np.ndarray) -> np.ndarray:
         """Return the recorded cells for y."""
+        if self.likelihood.of_levels:
+            return y
         if self.likelihood.of_classes:
             return np.where(self.likelihood.encode(np.ones(1))[0] == y, 1.0, 0.0)
         x, step = self.centre + self.unit * y, self._step
@@ -104,17 +136,22 @@ class AskedOutcome:
         """Return the log probability of events in cluster k (K: a new one) at predictors u and w (..., 1, D). Leading
         axes broadcast against those of low and high; the last axis of low and high is events. normals: where answers
         are averaged over predictors, normal quantiles for eta in a new cluster, used instead of averaging over eta."""
-        law = self.state.law
-        eta = at.w.astype(np.float64) @ self.state.beta
-        v = at.u.astype(np.float64)
+        law, w, v = self.state.law, at.w.astype(np.float64), at.u.astype(np.float64)
         density = np.where(low == high, self.coder.log_unit, 0.0)
+
+        def eta(theta: np.ndarray) -> np.ndarray:
+            own = [law.own(theta, c) for c in range(law.n_eta)]
+            return law.by_eta(lambda c: w @ law.shared(self.state.beta, c) + own[c][0] + v @ own[c][1:])
+
         if k < self.n_clusters:
-            eta = eta + self.state.theta[k, 0] + v @ self.state.theta[k, 1:]
-            return law.likelihood.log_between(eta, low, high, law.nu, law.scale) - density
-        middle = eta + law.mean[0] + v @ law.mean[1:]
-        spread = np.sqrt(law.sd[0] ** 2 + v**2 @ law.sd[1:] ** 2)
+            return law.likelihood.log_between(eta(self.state.theta[k]), low, high, law.nu, law.scale) - density
+        middle, variance = eta(law.mean), [law.own(law.sd**2, c) for c in range(law.n_eta)]
+        spread = law.by_eta(lambda c: np.sqrt(variance[c][0] + v**2 @ variance[c][1:]))
         if normals is not None:
             return law.likelihood.log_between(middle + spread * normals, low, high, law.nu, law.scale) - density
+        if law.likelihood.of_levels:
+            each = (law.likelihood.log_between(middle + spread * x, low, high, 0.0, 1.0) for x in self.normals(LATTICE))
+            return functools.reduce(np.logaddexp, each) - np.log(LATTICE)
         middle, spread, low, high = np.broadcast_arrays(middle, spread, low, high)
         out, value = np.empty(low.shape), self.coder.is_value(low, high)
         if value.any():
@@ -127,6 +164,11 @@ class AskedOutcome:
             out[~value] = np.logaddexp.reduce(each, axis=1) - np.log(QUANTILES)
         return out - density
 
+    def normals(self, n: int) -> np.ndarray:
+        """Return n normal quantiles for eta in a new cluster, (n,), or (n, C) of a softmax."""
+        law = self.state.law
+        return normal_points(n, law.n_eta) if law.likelihood.of_levels else quantiles(n)
+
     def draw(
         self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> np.ndarray:  # fmt: skip
@@ -138,8 +180,7 @@ class AskedOutcome:
             each = named[new, None] * law.p + np.arange(law.p)
             normals = stream.at(THETA).normals(each.ravel()).reshape(each.shape)
             theta[new] = law.mean + law.sd * normals
-        eta = theta[:, 0] + (answers.u.astype(np.float64) * theta[:, 1:]).sum(axis=1)
-        eta += answers.w.astype(np.float64) @ self.state.beta
+        eta = replace(self.state, theta=theta).eta_of(answers, np.arange(len(theta)))
         return law.likelihood.drawn(eta, law.nu, law.scale, stream, ids)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpibayes.hpc.outcome.metric import gram_of, smoothed
+from mpibayes.hpc.outcome.metric import gram_of, kronecker, smoothed
 from mpibayes.hpc.outcome.outcome import Outcome
 
 ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior mode, and the longest step
@@ -53,15 +53,16 @@ def _scored(
     sums = outcome.squares(z, k)
     theta, message = np.array(present), np.zeros((k, p + 1))
     if root:
-        gram = gram_of(sums, p + len(outcome.beta))
+        width, c = law.width, law.n_eta
+        gram = gram_of(sums, width + len(outcome.beta) // c)
         known = np.maximum(gram[:, 0, 0], 1.0)
-        overall = float(law.likelihood.expectation(np.array([law.centre[0]]))[0])
-        overall = 2.0 * overall - 1.0 if law.likelihood.of_classes else overall
-        mean = smoothed(sums, gram, overall)
-        weight = law.likelihood.curvature(mean, law.nu, law.scale)
-        precision = gram[:, :p, :p] * weight[:, None, None] + np.diag(law.sd**-2.0)
+        mean = smoothed(sums, gram, law.likelihood.mean_at(law.centre[::width]))
+        weight = law.likelihood.curvature(mean, law.nu, law.scale).reshape(k, c, c)
+        precision = kronecker(weight, gram[:, :width, :width]) + np.diag(law.sd**-2.0)
         middle = np.tile(law.mean, (k, 1))
-        middle[:, 0] = [law.likelihood.centre(float(m)) for m in mean] - gram[:, 0, p:] @ outcome.beta / known
+        middle[:, ::width] = [law.likelihood.centre(m) for m in mean.tolist()]
+        for e in range(c):
+            middle[:, e * width] -= gram[:, 0, width:] @ law.shared(outcome.beta, e) / known
         message[:, :p] = middle
     for _ in range(ROUNDS):
         outcome.comm.broadcast(message)

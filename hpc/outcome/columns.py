@@ -169,17 +169,39 @@ class Columns:
     def law(self, comm: Communicator, answers: Sequence[Answers], n_shards: int) -> Law:
         """Return the coefficients' law from the keys and the outcome's mean and variance. Collective."""
         seen = [a.y[~np.isnan(a.y)] for a in answers]
-        sums = [np.array([len(y), y.sum(), (y * y).sum()]) for y in seen]
-        return self.law_of(*shard_sum_everywhere(comm, sums, (3,), n_shards).tolist())
+        sums = [self._sums(y) for y in seen]
+        return self.law_of(shard_sum_everywhere(comm, sums, (2 + self.n_eta,), n_shards))
 
-    def law_of(self, n: float, total: float, square: float) -> Law:
-        """Return the law for an outcome known in n rows, with this total and sum of squares."""
-        keys, likelihood = self.keys, self.likelihood
-        p, d = 1 + self.slopes.n_predictors, self.covariates.n_predictors
-        mean = total / max(n, 1.0)
-        unit = max(square / max(n, 1.0) - mean * mean, 1e-12) ** 0.5 if likelihood.has_scale else 1.0
-        middle = likelihood.centre(mean * n / (n + 2.0) if likelihood.of_classes else mean)  # never all of one class
-        centre = np.concatenate([[middle], np.zeros(p - 1)])
+    def _sums(self, y: np.ndarray) -> np.ndarray:
+        """Return the sums that `law_of` needs of known outcomes (n,)."""
+        if self.likelihood.of_levels:
+            return np.array([len(y), 0.0, *(np.count_nonzero(y == c + 1.0) for c in range(self.n_eta))])
+        return np.array([len(y), (y * y).sum(), y.sum()])
+
+    @cached_property
+    def n_eta(self) -> int:
+        """Number of linear predictors of a row."""
+        return len(self.column.levels) - 1 if self.likelihood.of_levels else 1
+
+    @property
+    def eta_levels(self) -> tuple[str, ...]:
+        """Levels that the linear predictors of a softmax are of: all but the first."""
+        return tuple(self.column.levels[1:]) if self.likelihood.of_levels else ()
+
+    def law_of(self, sums: np.ndarray | None = None) -> Law:
+        """Return the law for an outcome from the number of rows where it is known, its sum of squares, and its total or
+        the numbers of rows with each level but the first. None: without any row."""
+        keys, likelihood, c = self.keys, self.likelihood, self.n_eta
+        p, d = c * (1 + self.slopes.n_predictors), c * self.covariates.n_predictors
+        n, square, *total = (np.zeros(2 + c) if sums is None else sums).tolist()
+        mean = [each / max(n, 1.0) for each in total]
+        unit = max(square / max(n, 1.0) - mean[0] * mean[0], 1e-12) ** 0.5 if likelihood.has_scale else 1.0
+        if likelihood.of_levels:  # never all of one class
+            mean = [(each + 1.0) / (n + 1.0 + c) for each in total]
+        elif likelihood.of_classes:
+            mean = [mean[0] * n / (n + 2.0)]
+        centre = np.zeros(p)
+        centre[:: p // c] = likelihood.centre(mean)
         learns = keys.mean == "learn", keys.sd == "learn", keys.scale == "learn" and likelihood.has_scale
         return Law(
             likelihood,
@@ -194,6 +216,7 @@ class Columns:
             learns_sd=learns[1],
             learns_scale=learns[2],
             n_fresh=keys.auxiliary,
+            n_eta=c,
         )
 
     def in_words(self) -> str:

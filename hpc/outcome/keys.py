@@ -30,10 +30,11 @@ class Outcome(Section):
     slopes: Names = key(
         (), "columns with coefficients of their own in each cluster, beside its intercept", "a list of names of columns"
     )
-    likelihood: Literal["auto", "logistic", "student-t", "normal", "poisson"] = key(
+    likelihood: Literal["auto", "logistic", "softmax", "student-t", "normal", "poisson"] = key(
         "auto",
-        "law of the outcome; auto: logistic of two levels, poisson of counts, student-t of other numbers",
-        '"auto", "logistic", "student-t", "normal" or "poisson"',
+        "law of the outcome; auto: logistic of two levels, softmax of more, poisson of counts, student-t of other "
+        "numbers",
+        '"auto", "logistic", "softmax", "student-t", "normal" or "poisson"',
     )
     kernel: Literal["hmc", "firefly"] = key(
         "hmc",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,8 @@ WIDE_SCALE = 1.5  # prior sd of the log of a learned scale s, about 0, the log o
 class Law:
     """Prior theta_k ~ N(mean, sd^2) in each cluster, beta ~ N(0, covariate_sd^2). nu, scale: of a numeric outcome.
 
-    mean, sd (p,), covariate_sd (D,). centre (p,): prior mean of a learned mean. unit: of learned parameters, the
+    mean, sd (C p,), covariate_sd (C D,), with C = n_eta linear predictors of a row: 1, of a softmax one for each level
+    but the first. centre (C p,): prior mean of a learned mean. unit: of learned parameters, the
     standard deviation of a numeric outcome. learns_*: parameters drawn in each cycle.
     n_fresh: number of coefficient vectors proposed for a new cluster.
     """
@@ -34,11 +36,32 @@ class Law:
     learns_sd: bool = False
     learns_scale: bool = False
     n_fresh: int = 2
+    n_eta: int = 1
 
     @property
     def p(self) -> int:
-        """Number of coefficients of a cluster."""
+        """Number of coefficients of a cluster, C p."""
         return len(self.mean)
+
+    @property
+    def width(self) -> int:
+        """Number of coefficients of a cluster in one linear predictor, the intercept first."""
+        return len(self.mean) // self.n_eta
+
+    def by_eta(self, of_each: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Return the array of a linear predictor; of a softmax the arrays of all, along a last axis."""
+        if not self.likelihood.of_levels:
+            return of_each(0)
+        return np.stack([of_each(c) for c in range(self.n_eta)], axis=-1)
+
+    def own(self, theta: np.ndarray, c: int) -> np.ndarray:
+        """Return the coefficients (..., p) of the c-th linear predictor from those of clusters (..., C p)."""
+        return theta[..., c * self.width : (c + 1) * self.width]
+
+    def shared(self, beta: np.ndarray, c: int) -> np.ndarray:
+        """Return the global coefficients (D,) of the c-th linear predictor."""
+        d = len(self.covariate_sd) // self.n_eta
+        return beta[c * d : (c + 1) * d]
 
     def drawn(self, theta: np.ndarray, stream: np.random.Generator) -> Law:
         """Draw mean and sd, where learned, given the clusters' coefficients theta (K, p); return a new law."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +19,8 @@ from mpibayes.kernels.mixture import response as kernels
 from mpibayes.text import counted, import_again
 
 POINTS, FINE, REACH = 129, 513, 8.0  # points of trapezoid rules for classes and for numbers; their reach in sd
+MOST_LEVELS = 32  # of a softmax
+LATTICE = 256  # points at which probabilities of levels are averaged over the coefficients of a new cluster
 LEAST = 40.0  # nats below the largest term at which terms are dropped
 
 
@@ -25,7 +29,8 @@ class Likelihood:
 
     name: ClassVar[str]
     code: ClassVar[int]
-    of_classes: ClassVar[bool] = False  # y is -1 or 1
+    of_classes: ClassVar[bool] = False  # y is -1 or 1, of a softmax a level
+    of_levels: ClassVar[bool] = False  # a softmax: eta (..., C) has a last axis, of all levels but the first
     has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
@@ -41,19 +46,25 @@ class Likelihood:
         return cells.astype(np.float64)
 
     @staticmethod
-    def centre(mean: float) -> float:
-        """Return the eta at which y has this mean."""
-        return mean
+    def centre(mean: Sequence[float]) -> list[float]:
+        """Return the eta (C,) at which y has this mean, or levels but the first these probabilities."""
+        return [*mean]
 
     @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        """Return a row's information about eta where y has this mean: the row's weight in the metric."""
+        """Return a row's information about eta where y has this mean, (K, C): its weight in the metric, (K, C, C), or
+        (K, 1) where C = 1."""
         return np.full_like(mean, scale**-2)
 
     @staticmethod
     def expectation(eta: np.ndarray) -> np.ndarray:
-        """Return the mean of y, or the probability of the second class."""
+        """Return the mean of y, or the probability of the second class; of a softmax of each level, (..., C + 1)."""
         return eta
+
+    @classmethod
+    def mean_at(cls, eta: np.ndarray) -> np.ndarray:
+        """Return the mean (C,) that has this `centre`."""
+        return cls.expectation(eta)
 
     @staticmethod
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
@@ -112,13 +123,17 @@ class Logistic(Likelihood):
             cure = f'set outcome.likelihood = "student-t", or {import_again(column.name, "boolean")}'
             return [f"outcome '{column.name}' is {column.kind}; logistic needs two levels: {cure}"]
         if len(column.levels) != 2:
-            cure = f": if it has numbers, {import_again(column.name, 'real')}" if len(column.levels) > 2 else ""
+            cure = ': set outcome.likelihood = "softmax"' if len(column.levels) > 2 else ""
             return [f"outcome '{column.name}' has {counted(len(column.levels), 'level')}; logistic needs two{cure}"]
         return []
 
     @staticmethod
-    def centre(mean: float) -> float:
-        return math.log1p(mean) - math.log1p(-mean)
+    def centre(mean: Sequence[float]) -> list[float]:
+        return [math.log1p(each) - math.log1p(-each) for each in mean]
+
+    @classmethod
+    def mean_at(cls, eta: np.ndarray) -> np.ndarray:
+        return 2.0 * cls.expectation(eta) - 1.0
 
     @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
@@ -136,6 +151,88 @@ class Logistic(Likelihood):
     def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
         eta, log_weight = _points(at, spread)
         return cls.expectation(eta) @ np.exp(log_weight)
+
+
+class Softmax(Likelihood):
+    """Levels: y = 0, 1, ... in the table's order. The first is the reference: its eta is 0, and an effect is the ratio
+    of the odds of a level against it. An event is a number whose bits are its levels."""
+
+    name, code, effect, of_classes, of_levels = "softmax", kernels.SOFTMAX, "odds ratio", True, True
+
+    @staticmethod
+    def problems(column: Column) -> list[str]:
+        if column.kind in NUMERIC:
+            cure = import_again(column.name, "categorical")
+            return [f"outcome '{column.name}' is {column.kind}; softmax needs levels: {cure}"]
+        n = len(column.levels)
+        cure = ': set outcome.likelihood = "logistic"' if n == 2 else ""
+        problem = f"outcome '{column.name}' has {counted(n, 'level')}; softmax needs 3 to {MOST_LEVELS}{cure}"
+        return [] if 3 <= n <= MOST_LEVELS else [problem]
+
+    @staticmethod
+    def centre(mean: Sequence[float]) -> list[float]:
+        return [math.log(each / (1.0 - sum(mean))) for each in mean]
+
+    @staticmethod
+    def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        diagonal = np.maximum(mean, 0.01)[:, :, None] * np.eye(mean.shape[1])
+        return diagonal - mean[:, :, None] * mean[:, None, :]
+
+    @staticmethod
+    def log_probabilities(eta: np.ndarray) -> np.ndarray:
+        """Return the log probability of each level, (..., C + 1)."""
+        every = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], axis=-1)
+        every -= every.max(axis=-1, keepdims=True)
+        return every - np.log(np.exp(every).sum(axis=-1, keepdims=True))
+
+    @classmethod
+    def expectation(cls, eta: np.ndarray) -> np.ndarray:
+        return np.exp(cls.log_probabilities(eta))
+
+    @classmethod
+    def mean_at(cls, eta: np.ndarray) -> np.ndarray:
+        return cls.expectation(eta)[..., 1:]
+
+    @classmethod
+    def log_density(cls, eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        level = np.broadcast_to(y, eta.shape[:-1]).astype(np.intp)[..., None]
+        return np.take_along_axis(cls.log_probabilities(eta), level, axis=-1)[..., 0]
+
+    @classmethod
+    def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        p, levels = cls.expectation(eta), np.asarray(low).astype(np.int64)
+        with np.errstate(divide="ignore"):
+            return np.log(sum((levels >> c & 1) * p[..., c] for c in range(p.shape[-1])))
+
+    @classmethod
+    def drawn(cls, eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        below = np.cumsum(cls.expectation(eta), axis=1)[:, :-1]
+        return (below <= stream.uniforms(ids)[:, None]).sum(axis=1).astype(np.float64)
+
+    @classmethod
+    def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        p = cls.average_expectations(at, spread)
+        return np.log(np.take_along_axis(p, y.astype(np.intp)[:, None], axis=1)[:, 0])
+
+    @classmethod
+    def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        total, points = np.zeros((len(at), at.shape[1] + 1)), normal_points(LATTICE, at.shape[1])
+        for each in points:
+            total += cls.expectation(at + spread * each)
+        return total / len(points)
+
+
+@functools.cache
+def normal_points(n: int, c: int) -> np.ndarray:
+    """Return n points (n, c) that are spread as a standard normal: a sequence by powers of a generalised golden ratio,
+    folded by the tent map."""
+    from scipy.special import ndtri  # slow to import
+
+    ratio = 2.0
+    for _ in range(60):
+        ratio = (1.0 + ratio) ** (1.0 / (c + 1.0))
+    share = (0.5 + np.arange(1.0, n + 1.0)[:, None] * ratio ** -np.arange(1.0, c + 1.0)) % 1.0
+    return ndtri((1.0 - np.abs(2.0 * share - 1.0)).clip(0.5 / n, 1.0 - 0.5 / n))
 
 
 class StudentT(Likelihood):
@@ -229,8 +326,8 @@ class Poisson(Likelihood):
         return []
 
     @staticmethod
-    def centre(mean: float) -> float:
-        return math.log(max(mean, 1e-6))
+    def centre(mean: Sequence[float]) -> list[float]:
+        return [math.log(max(each, 1e-6)) for each in mean]
 
     @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
@@ -291,4 +388,4 @@ class Poisson(Likelihood):
         return -float(np.sum(gammaln(y + 1.0)))
 
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {of.name: of for of in (Logistic, StudentT, Normal, Poisson)}
+LIKELIHOODS: dict[str, type[Likelihood]] = {of.name: of for of in (Logistic, Softmax, StudentT, Normal, Poisson)}

@@ -23,21 +23,30 @@ def symmetric(triangles: np.ndarray, q: int) -> np.ndarray:
 
 def gram_of(sums: np.ndarray, q: int) -> np.ndarray:
     """Return the sum of v v' in each cluster, (K, q, q), from the sums of `kernels.response.squares`."""
-    return symmetric(sums[:, 1:], q)
+    return symmetric(sums[:, sums.shape[1] - q * (q + 1) // 2 :], q)
 
 
-def smoothed(sums: np.ndarray, gram: np.ndarray, overall: float) -> np.ndarray:
-    """Return the mean outcome of each cluster, (K,), shrunk towards that of all rows."""
-    return (sums[:, 0] + PRIOR_ROWS * overall) / (gram[:, 0, 0] + PRIOR_ROWS)
+def smoothed(sums: np.ndarray, gram: np.ndarray, overall: np.ndarray) -> np.ndarray:
+    """Return the mean outcome of each cluster, (K, C), shrunk towards that of all rows, (C,)."""
+    return (sums[:, : len(overall)] + PRIOR_ROWS * overall) / (gram[:, 0, 0] + PRIOR_ROWS)[:, None]
 
 
 def information(law: Law, sums: np.ndarray) -> np.ndarray:
-    """Return each cluster's information, (K, q, q), with the curvature of a row at the mean outcome of its cluster:
-    from the sums of `kernels.response.squares`, a function of the labels and the data alone."""
-    gram = gram_of(sums, law.p + len(law.covariate_sd))
-    overall = float(sums[:, 0].sum()) / max(1.0, float(gram[:, 0, 0].sum()))
+    """Return each cluster's information about (theta_k, beta), (K, C q, C q), with the curvature of a row at the mean
+    outcome of its cluster: from the sums of `kernels.response.squares`, a function of the labels and the data alone."""
+    c, q = law.n_eta, (law.p + len(law.covariate_sd)) // law.n_eta
+    gram = gram_of(sums, q)
+    overall = sums[:, :c].sum(axis=0) / max(1.0, float(gram[:, 0, 0].sum()))
     weight = law.likelihood.curvature(smoothed(sums, gram, overall), law.nu, law.scale)
-    return gram * weight[:, None, None]
+    own, shared = np.split(np.arange(c * q).reshape(c, q), [law.width], axis=1)
+    order = np.concatenate([own.ravel(), shared.ravel()])
+    return kronecker(weight.reshape(-1, c, c), gram)[:, order][:, :, order]
+
+
+def kronecker(weight: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """Return the Kronecker products of matrices, (K, c q, c q), from (K, c, c) and (K, q, q)."""
+    size = weight.shape[1] * gram.shape[1]
+    return (weight[:, :, None, :, None] * gram[:, None, :, None, :]).reshape(len(gram), size, size)
 
 
 class Metric:

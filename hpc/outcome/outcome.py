@@ -28,8 +28,8 @@ from mpibayes.kernels.mixture import response as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.outcome.fireflies import Fireflies
 
-LEAPFROGS = 4
-STEPS = ((0.8, 0.4), (0.2, 0.05))  # (probability, step size), spherical coordinates; short steps escape
+LEAPFROGS = 6
+STEPS = ((0.95, 0.4), (0.05, 0.05))  # (probability, step size), spherical coordinates; short steps escape
 JITTER = 0.2
 SCALE_STEPS = 2  # random-walk steps of log s per cycle
 ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain in nats below which they end
@@ -74,7 +74,8 @@ class Outcome:
     def begin(self) -> None:
         """Prepare the sweeps of a cycle. Not collective."""
         self._new = np.zeros((self.law.p, 0))
-        self._offsets = {s.index: kernels.offsets(a.w, self.beta, a.y) for s, a in zip(self.shards, self.answers)}
+        of, n = self.beta, self.law.n_eta
+        self._offsets = {s.index: kernels.offsets(a.w, of, a.y, n) for s, a in zip(self.shards, self.answers)}
 
     @property
     def passes(self) -> int:
@@ -208,9 +209,10 @@ class Outcome:
 
     def squares(self, z: Sequence[np.ndarray], k: int) -> np.ndarray:
         """Return the sums of `kernels.response.squares` over all rows of clusters 0..k-1, on root."""
-        q = self.law.p + len(self.beta)
-        parts = [kernels.squares(labels, a.y, a.u, a.w, k) for labels, a in zip(z, self.answers)]
-        return shard_sum(self.comm, parts, (k, 1 + q * (q + 1) // 2), self.n_shards)
+        c = self.law.n_eta
+        q = (self.law.p + len(self.beta)) // c
+        parts = [kernels.squares(labels, a.y, a.u, a.w, k, c) for labels, a in zip(z, self.answers)]
+        return shard_sum(self.comm, parts, (k, c + q * (q + 1) // 2), self.n_shards)
 
     def share(self) -> None:
         """Broadcast root's coefficients and law."""

@@ -19,11 +19,14 @@ STEP = 1e-4  # step of finite differences in eta and in the log of the scale
 STEPS, ENOUGH = 50, 1e-6  # most Newton steps, and the gain in nats below which they end
 HALVINGS = 20
 PIECE = 16_384  # rows whose products are formed together
+LBFGS = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-4}
+WITH_ERRORS = 200  # most coefficients of a softmax regression that get standard errors, else NaN
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Fitted coefficients (q,), the first of the constant 1, and their standard errors. nu, scale: of a number."""
+    """Fitted coefficients (q,), the first of the constant 1, and their standard errors; of a softmax (C, q). nu, scale:
+    of a number."""
 
     likelihood: type[Likelihood]
     coefficients: np.ndarray
@@ -33,15 +36,18 @@ class Plain:
 
     def log_density(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return log L of the rows, (n,)."""
-        return self.likelihood.log_density(x @ self.coefficients, y, self.nu, self.scale)
+        return self.likelihood.log_density(x @ self.coefficients.T, y, self.nu, self.scale)
 
     def expectations(self, x: np.ndarray) -> np.ndarray:
-        """Return the mean of each row's outcome, or the probability of its second class, (n,)."""
-        return self.likelihood.expectation(x @ self.coefficients)
+        """Return the mean of each row's outcome, or the probability of its second class, (n,); of a softmax of all
+        levels, (n, C + 1)."""
+        return self.likelihood.expectation(x @ self.coefficients.T)
 
 
-def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
+def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float, n_eta: int = 1) -> Plain:
     """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing."""
+    if likelihood.of_levels:
+        return _of_levels(likelihood, x, y, n_eta)
     if not likelihood.has_scale:
         return _fit(likelihood, x, y, nu)
     middle, unit = float(y.mean()), float(y.std()) or 1.0
@@ -54,13 +60,11 @@ def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -
 def _fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
     """Fit the regression to numbers in standard deviations about their mean."""
     n, q = x.shape
-    at, size = _units(x)
-    precision = (size / SD) ** 2
-    precision[0] = WIDE**-2.0 / (1.0 + ((at / size)[1:] ** 2).sum())  # where predictors are 0, which may be far away
+    precision = _precision(x)
     mean = float(y.mean())
     scale = max(float(y.std()), 1e-6) if likelihood.has_scale else 1.0
     coefficients = np.zeros(q)
-    coefficients[0] = likelihood.centre(mean * n / (n + 2.0) if likelihood.of_classes else mean)
+    coefficients[:1] = likelihood.centre([mean * n / (n + 2.0) if likelihood.of_classes else mean])
 
     def value(at: np.ndarray, eta: np.ndarray, scale: float) -> float:
         log_density = likelihood.log_density(eta, y, nu, scale)
@@ -88,6 +92,43 @@ def _fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) 
     _, weight = _slopes(lambda e: likelihood.log_density(e, y, nu, scale), eta)
     covariance = np.linalg.inv(_gram(x, weight) + np.diag(precision))
     return Plain(likelihood, coefficients, np.sqrt(np.diag(covariance)), nu, scale)
+
+
+def _of_levels(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, n_eta: int) -> Plain:
+    """Fit a softmax regression by L-BFGS, in coordinates in which the predictors' products are an identity."""
+    from scipy.optimize import minimize  # slow to import
+
+    precision, pieces = _precision(x), [slice(i, i + PIECE) for i in range(0, len(x), PIECE)]
+    q, bound = len(precision), 0.25 * _gram(x, np.ones(len(x))) + np.diag(precision)
+    inverse = np.linalg.inv(np.linalg.cholesky(bound))
+
+    def value_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
+        coefficients = point.reshape(n_eta, q) @ inverse
+        value, slope = 0.5 * float((precision * coefficients**2).sum()), precision * coefficients
+        for rows in pieces:
+            log_p = likelihood.log_probabilities(x[rows] @ coefficients.T)
+            own = y[rows, None] == np.arange(1.0, n_eta + 1.0)
+            value -= float(np.take_along_axis(log_p, y[rows, None].astype(np.intp), axis=1).sum())
+            slope += (np.exp(log_p[:, 1:]) - own).T @ x[rows]
+        return value, (slope @ inverse.T).ravel()
+
+    best = minimize(value_and_slope, np.zeros(n_eta * q), jac=True, method="L-BFGS-B", options=LBFGS)
+    coefficients = best.x.reshape(n_eta, q) @ inverse
+    p, bend = likelihood.expectation(x @ coefficients.T)[:, 1:], np.zeros((n_eta, q, n_eta, q))
+    for c in range(n_eta) if n_eta * q <= WITH_ERRORS else ():
+        for d in range(n_eta):
+            bend[c, :, d] = _gram(x, p[:, c] * ((c == d) - p[:, d])) + (c == d) * np.diag(precision)
+    of_all = bend.reshape(n_eta * q, n_eta * q)
+    errors = np.sqrt(np.diag(np.linalg.inv(of_all))) if of_all.any() else np.full(n_eta * q, np.nan)
+    return Plain(likelihood, coefficients, errors.reshape(n_eta, q), 0.0, 1.0)
+
+
+def _precision(x: np.ndarray) -> np.ndarray:
+    """Return the prior precision of each coefficient, (q,)."""
+    at, size = _units(x)
+    precision = (size / SD) ** 2
+    precision[0] = WIDE**-2.0 / (1.0 + ((at / size)[1:] ** 2).sum())  # where predictors are 0, which may be far away
+    return precision
 
 
 def _units(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

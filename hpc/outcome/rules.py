@@ -20,7 +20,7 @@ def likelihood_of(outcome: Outcome, column: Column) -> str:
     if outcome.likelihood != "auto":
         return outcome.likelihood
     if column.kind not in NUMERIC:
-        return "logistic"
+        return "softmax" if len(column.levels) > 2 else "logistic"
     return "poisson" if column.kind == "count" else "student-t"
 
 
@@ -44,9 +44,9 @@ def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
     if outcome.column is None:
         return {("outcome", key): "outcome.column is not set" for key in Outcome.model_fields if key != "column"}
     idle = {}
-    if outcome.likelihood in ("logistic", "poisson"):
+    if outcome.likelihood in ("logistic", "softmax", "poisson"):
         idle = {("outcome", "scale"): f"outcome.likelihood = {shown(outcome.likelihood)}"}
-    if outcome.likelihood in ("logistic", "poisson", "normal"):
+    if outcome.likelihood in ("logistic", "softmax", "poisson", "normal"):
         idle["outcome", "degrees"] = f"outcome.likelihood = {shown(outcome.likelihood)}"
     return idle
 
@@ -73,16 +73,18 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
         _check_values(outcome, likelihood, report)
         if outcome.kernel == "firefly" and likelihood not in BOUNDS:
             which = " and ".join(BOUNDS)
-            what = f'{shown(likelihood)} has no quadratic lower bound, which "firefly" needs; {which} have'
-            report.add(("outcome", "kernel"), f'{what}. Set kernel = "hmc"')
+            what = f'{shown(likelihood)} has no kernel = "firefly"; {which} have one. Set kernel = "hmc"'
+            report.add(("outcome", "kernel"), what)
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:
             problem = _problem(columns.get(name), name, list(columns))
             if problem:
                 report.add(("outcome", key), problem)
-    if all(name in columns for name in outcome.predictors):
+    if column is not None and all(name in columns for name in outcome.predictors):
         n_own, n_shared = (sum(_width(columns[of]) for of in names) for names in (outcome.slopes, outcome.covariates))
-        own, shared = (1 + n_own, "coefficient of a cluster"), (n_shared, "predictor of the covariates")
+        n_eta = len(column.levels) - 1 if likelihood_of(outcome, column) == "softmax" and len(column.levels) > 2 else 1
+        own = n_eta * (1 + n_own), "coefficient of a cluster"
+        shared = n_eta * n_shared, "coefficient of the covariates" if n_eta > 1 else "predictor of the covariates"
         for key, (n, what) in {"mean": own, "sd": own, "covariate_sd": shared}.items():
             given = getattr(outcome, key)
             if isinstance(given, tuple) and len(given) != n:
@@ -96,8 +98,8 @@ def _check_values(outcome: Outcome, likelihood: str, report: Report) -> None:
         if getattr(outcome, name) != Outcome.model_fields[name].default:
             report.add(("outcome", name), f"given, but {shown(likelihood)} has no use for it; take it out")
     mean = outcome.mean if isinstance(outcome.mean, tuple) else (outcome.mean,)
-    if likelihood in ("logistic", "poisson") and isinstance(mean[0], float) and abs(mean[0]) > MOST_LOG:
-        what = "log odds" if likelihood == "logistic" else "the log of a mean count"
+    if likelihood in ("logistic", "softmax", "poisson") and isinstance(mean[0], float) and abs(mean[0]) > MOST_LOG:
+        what = "the log of a mean count" if likelihood == "poisson" else "log odds"
         report.add(("outcome", "mean"), f"got {shown(mean[0])}, expected {what}, from -{MOST_LOG} to {MOST_LOG}")
 
 

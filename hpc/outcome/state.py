@@ -13,7 +13,7 @@ from mpibayes.hpc.outcome.law import Law, of_numbers
 
 @dataclass(frozen=True)
 class State:
-    """Coefficients theta (K, p) of the clusters and global beta (D,), and the law with its learned parameters."""
+    """Coefficients theta (K, C p) of the clusters and global beta (C D,), and the law with its learned parameters."""
 
     law: Law
     theta: np.ndarray
@@ -28,9 +28,19 @@ class State:
         )
 
     def eta(self, answers: Answers) -> np.ndarray:
-        """Return the linear predictor of each row in each cluster, (n, K)."""
-        own = self.theta[:, 0] + answers.u.astype(np.float64) @ self.theta[:, 1:].T
-        return own + (answers.w.astype(np.float64) @ self.beta)[:, None]
+        """Return the linear predictor of each row in each cluster, (n, K), or (n, K, C) of a softmax."""
+        law, u, w = self.law, answers.u.astype(np.float64), answers.w.astype(np.float64)
+
+        def of(c: int) -> np.ndarray:
+            own = law.own(self.theta, c)
+            return own[:, 0] + u @ own[:, 1:].T + (w @ law.shared(self.beta, c))[:, None]
+
+        return law.by_eta(of)
+
+    def eta_of(self, answers: Answers, z: np.ndarray) -> np.ndarray:
+        """Return the linear predictor of each row in its cluster z (n,), (n,), or (n, C) of a softmax."""
+        law, v = self.law, np.column_stack([np.ones(len(z)), answers.u])
+        return law.by_eta(lambda c: (v * law.own(self.theta, c)[z]).sum(axis=1) + answers.w @ law.shared(self.beta, c))
 
     def log_likelihoods(self, answers: Answers) -> np.ndarray:
         """Return log L of each row in each cluster and, last, a new one, (n, K + 1); 0 where the outcome is missing."""
@@ -48,15 +58,17 @@ class State:
         return np.logaddexp.reduce(terms, axis=1)
 
     def expectations(self, answers: Answers) -> np.ndarray:
-        """Return the outcome's mean, or probability of the second class, by cluster and in a new one, (n, K + 1)."""
+        """Return the outcome's mean, or probability of the second class, by cluster and in a new one, (n, K + 1); of a
+        softmax the probabilities of all levels, (n, K + 1, levels)."""
         new = self.law.likelihood.average_expectations(*self._of_new(answers))
-        return np.column_stack([self.law.likelihood.expectation(self.eta(answers)), new])
+        return np.concatenate([self.law.likelihood.expectation(self.eta(answers)), new[:, None]], axis=1)
 
     def _log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         return self.law.likelihood.log_density(eta, y, self.law.nu, self.law.scale)
 
     def _of_new(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean and standard deviation of eta in a new cluster, (n,) each."""
+        """Return the mean and standard deviation of eta in a new cluster, (n,) each, or (n, C) of a softmax."""
+        law, w = self.law, answers.w.astype(np.float64)
         v = np.column_stack([np.ones(len(answers.y)), answers.u.astype(np.float64)])
-        at, spread = v @ self.law.mean, np.sqrt(v**2 @ self.law.sd**2)
-        return at + answers.w.astype(np.float64) @ self.beta, spread
+        at = law.by_eta(lambda c: v @ law.own(law.mean, c) + w @ law.shared(self.beta, c))
+        return at, law.by_eta(lambda c: np.sqrt(v**2 @ law.own(law.sd, c) ** 2))

@@ -132,19 +132,22 @@ typedef struct { /* scores of rows under the few instantiated clusters that matt
 } survivors_t;
 
 typedef struct { /* an outcome of rows, with a regression in each cluster (response.h) */
-    int64_t kind, p, n_fresh, base, stride; /* p: number of coefficients of a cluster, the intercept first */
-    const double *y;      /* (n,): -1 or 1 for a logistic regression; NaN if missing */
+    int64_t kind, n_eta, p, n_fresh, base, stride; /* n_eta: number of linear predictors of a row, of a softmax one for
+                                                    * each level but the first; p: of coefficients of each, the
+                                                    * intercept first */
+    const double *y;      /* (n,): -1 or 1 for a logistic regression, a level for a softmax; NaN if missing */
     const float *u;       /* (n, p - 1): predictors of the other coefficients */
-    const double *offset; /* (n,): part of eta common to all clusters */
-    const double *odds;   /* (n,): exp(-y offset) for a logistic regression */
-    const double *fresh;  /* (n, n_fresh, p): candidate coefficients of a new cluster; NULL if none can open */
+    const double *offset; /* (n, n_eta): part of eta common to all clusters */
+    const double *odds;   /* (n, n_eta): exp(-y offset) for a logistic regression, exp(offset) for a softmax */
+    const double *fresh;  /* (n, n_fresh, n_eta p): candidate coefficients of a new cluster; NULL if none can open */
     const double *pick;   /* (n,): uniforms that choose one of them */
     double precision, half; /* 1 / s, or 1 / (s sqrt nu) and (nu + 1) / 2 of Student's t */
-    double *theta;        /* (p, stride): for instantiated clusters, and from `base` on for the tail's slots */
-    double *up, *down;    /* (stride,): exp(theta_0), exp(-theta_0) */
+    double *theta;        /* (n_eta p, stride): for instantiated clusters, and from `base` on for the tail's slots */
+    double *up, *down;    /* (n_eta, stride), (stride,): exp(theta_0), exp(-theta_0) */
 } response_t;
 
-enum { RESPONSE_LOGISTIC = 0, RESPONSE_STUDENT_T = 1, RESPONSE_NORMAL = 2, RESPONSE_POISSON = 3, MOST_FRESH = 16 };
+enum { RESPONSE_LOGISTIC = 0, RESPONSE_STUDENT_T = 1, RESPONSE_NORMAL = 2, RESPONSE_POISSON = 3, RESPONSE_SOFTMAX = 4 };
+enum { MOST_FRESH = 16 };
 #define MOST_ETA 690.0 /* largest |eta| passed to the exponential */
 
 typedef struct { /* scratch of one call */

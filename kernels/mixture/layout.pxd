@@ -126,7 +126,7 @@ cdef extern from "layout.h" nogil:
         double margin
 
     ctypedef struct response_t:
-        int64_t kind, p, n_fresh, base, stride
+        int64_t kind, n_eta, p, n_fresh, base, stride
         const double *y
         const float *u
         const double *offset
@@ -139,7 +139,7 @@ cdef extern from "layout.h" nogil:
         double *down
 
     enum:
-        RESPONSE_LOGISTIC, RESPONSE_STUDENT_T, RESPONSE_NORMAL, RESPONSE_POISSON, MOST_FRESH
+        RESPONSE_LOGISTIC, RESPONSE_STUDENT_T, RESPONSE_NORMAL, RESPONSE_POISSON, RESPONSE_SOFTMAX, MOST_FRESH
     double MOST_ETA
 
     ctypedef struct work_t:

@@ -2,7 +2,7 @@
  * set.
  *
  * eta = theta_0k + u'theta_k + offset for a row in cluster k; terms that are the same in all clusters are omitted. A
- * row's new cluster has one of `n_fresh` coefficient vectors drawn from their prior (Neal 2000, Algorithm 8), or its
+ * softmax has such an eta for each level but the first, whose eta is 0. A row's new cluster has one of `n_fresh` coefficient vectors drawn from their prior (Neal 2000, Algorithm 8), or its
  * own if the row is alone: its score uses their mean likelihood, and one is drawn when the cluster is opened.
  */
 
@@ -24,7 +24,9 @@ ALWAYS_INLINE vd FN(vexp)(vd x) {
     return SELECT(above, 1.0 / e, e);
 }
 
-/* log L, lane by lane, at eta */
+ALWAYS_INLINE vd FN(within_exp)(vd x) { return LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), x)); }
+
+/* log L, lane by lane, at eta; not of a softmax */
 ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
     if (o->kind == RESPONSE_LOGISTIC) {
         vd x = -y * eta;
@@ -33,7 +35,7 @@ ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
         return -((vd)((vl)x & above) + vlog(1.0 + e));
     }
     if (o->kind == RESPONSE_POISSON) {
-        vd x = LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), eta));
+        vd x = FN(within_exp)(eta);
         return y * eta - FN(vexp)(x);
     }
     vd r = (y - eta) * o->precision, square = LESS(SPREAD(1e300), r * r);
@@ -41,10 +43,36 @@ ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
     return -o->half * vlog(1.0 + square);
 }
 
+/* As add_log_response, of a softmax: with intercepts alone, one exponential per row and level, and per cluster and level */
+static void FN(add_log_softmax)(const response_t *o, int64_t i, int64_t first, double *out, int64_t n) {
+    const double *offset = o->offset + i * o->n_eta, *odds = o->odds + i * o->n_eta;
+    const float *u = o->u + i * (o->p - 1);
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd total = SPREAD(1.0), at_y = SPREAD(0.0);
+        for (int64_t c = 0; c < o->n_eta; c++) {
+            const double *theta = o->theta + c * o->p * o->stride + first + k;
+            int is_y = o->y[i] == (double)(c + 1);
+            if (o->p > 1 || is_y) {
+                vd eta = *(const vd *)theta + offset[c];
+                for (int64_t a = 1; a < o->p; a++) eta += *(const vd *)(theta + a * o->stride) * (double)u[a - 1];
+                eta = FN(within_exp)(eta);
+                if (is_y) at_y = eta;
+                if (o->p > 1) total += FN(vexp)(eta);
+            }
+            if (o->p == 1) total += LESS(SPREAD(1e300), *(const vd *)(o->up + c * o->stride + first + k) * odds[c]);
+        }
+        *(vd *)(out + k) += at_y - vlog(total);
+    }
+}
+
 /* out[k] += log L of row i under the coefficients from `first` on */
 static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, double *out, int64_t n) {
     double y = o->y[i];
     if (y != y) return;
+    if (o->kind == RESPONSE_SOFTMAX) {
+        FN(add_log_softmax)(o, i, first, out, n);
+        return;
+    }
     if (o->kind == RESPONSE_LOGISTIC && o->p == 1) { /* one exponential per row, and one per cluster */
         const double *odds = (y > 0 ? o->down : o->up) + first;
         vd row = SPREAD(o->odds[i]);
@@ -65,7 +93,22 @@ static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, 
 ALWAYS_INLINE const double *FN(fresh_theta)(const response_t *o, int64_t i, int64_t alone, int64_t j, int64_t *step) {
     int64_t own = alone >= 0 && j == 0;
     *step = own ? o->stride : 1;
-    return own ? o->theta + o->base + alone : o->fresh + (i * o->n_fresh + j) * o->p;
+    return own ? o->theta + o->base + alone : o->fresh + (i * o->n_fresh + j) * o->n_eta * o->p;
+}
+
+/* log L of row i, whose outcome is known, under coefficients that are `step` apart */
+static double FN(log_response_of)(const response_t *o, int64_t i, const double *theta, int64_t step) {
+    vd total = SPREAD(1.0), at_y = SPREAD(0.0), eta = at_y;
+    for (int64_t c = 0; c < o->n_eta; c++, theta += o->p * step) {
+        double x = theta[0] + o->offset[i * o->n_eta + c];
+        for (int64_t a = 1; a < o->p; a++) x += theta[a * step] * (double)o->u[i * (o->p - 1) + a - 1];
+        eta = SPREAD(x);
+        if (o->kind != RESPONSE_SOFTMAX) return FN(log_response)(o, o->y[i], eta)[0];
+        eta = FN(within_exp)(eta);
+        total += FN(vexp)(eta);
+        if (o->y[i] == (double)(c + 1)) at_y = eta;
+    }
+    return (at_y - vlog(total))[0];
 }
 
 /* weight[j]: likelihoods under the fresh coefficients, up to scale, and their *total. Returns the log of their mean. */
@@ -74,9 +117,7 @@ static double FN(weigh_fresh)(const response_t *o, int64_t i, int64_t alone, dou
     for (int64_t j = 0; j < o->n_fresh; j++) {
         int64_t step;
         const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
-        double eta = theta[0] + o->offset[i];
-        for (int64_t a = 1; a < o->p; a++) eta += theta[a * step] * (double)o->u[i * (o->p - 1) + a - 1];
-        weight[j] = y != y ? 0.0 : FN(log_response)(o, y, SPREAD(eta))[0];
+        weight[j] = y != y ? 0.0 : FN(log_response_of)(o, i, theta, step);
         if (weight[j] > most) most = weight[j];
     }
     *total = 0;
@@ -112,9 +153,10 @@ static void FN(open_slot)(const response_t *o, int64_t i, int64_t alone, int64_t
     FN(weigh_fresh)(o, i, alone, weight, &total);
     for (below = weight[0]; j + 1 < o->n_fresh && below <= o->pick[i] * total;) below += weight[++j];
     const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
-    for (int64_t a = 0; a < o->p; a++) o->theta[a * o->stride + o->base + slot] = theta[a * step];
-    double x = o->theta[o->base + slot];
-    x = x > MOST_ETA ? MOST_ETA : x < -MOST_ETA ? -MOST_ETA : x;
-    o->up[o->base + slot] = FN(vexp)(SPREAD(x))[0];
-    o->down[o->base + slot] = FN(vexp)(SPREAD(-x))[0];
+    for (int64_t a = 0; a < o->n_eta * o->p; a++) o->theta[a * o->stride + o->base + slot] = theta[a * step];
+    for (int64_t c = 0; c < o->n_eta; c++) {
+        vd x = FN(within_exp)(SPREAD(o->theta[c * o->p * o->stride + o->base + slot]));
+        o->up[c * o->stride + o->base + slot] = FN(vexp)(x)[0];
+        if (!c) o->down[o->base + slot] = FN(vexp)(-x)[0];
+    }
 }

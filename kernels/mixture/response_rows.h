@@ -3,14 +3,37 @@
  * Included once for every instruction set. Sums are in row order, so no bit depends on which rank has the rows.
  */
 
+/* As `respond`, of a softmax: eta, slope (n_eta, n) */
+static void FN(respond_softmax)(const response_t *o, const double *y, const double *eta, int64_t n, double *value,
+                                double *slope, double *spread) {
+    for (int64_t i = 0; i < n; i += N_DOUBLE) {
+        vd target = *(const vd *)(y + i), one = SPREAD(1.0), zero = SPREAD(0.0), total = one, at_y = zero;
+        for (int64_t c = 0; c < o->n_eta; c++) {
+            vd x = FN(within_exp)(*(const vd *)(eta + c * n + i)), e = FN(vexp)(x);
+            total += e;
+            at_y = SELECT(target == (double)(c + 1), x, at_y);
+            *(vd *)(slope + c * n + i) = e;
+        }
+        for (int64_t c = 0; c < o->n_eta; c++) {
+            vd *of = (vd *)(slope + c * n + i);
+            *of = SELECT(target == (double)(c + 1), one, zero) - *of / total;
+        }
+        *(vd *)(value + i) = at_y - vlog(total), *(vd *)(spread + i) = zero;
+    }
+}
+
 /* value[i], slope[i] = log L and d log L / d eta at eta[i], and `spread` d log L / d log s, of n rows, padded to 8.
  * Terms in y alone are omitted. */
 static void FN(respond)(const response_t *o, const double *y, const double *eta, int64_t n, double *value, double *slope,
                         double *spread) {
+    if (o->kind == RESPONSE_SOFTMAX) {
+        FN(respond_softmax)(o, y, eta, n, value, slope, spread);
+        return;
+    }
     vd one = SPREAD(1.0), zero = SPREAD(0.0);
     for (int64_t i = 0; i < n; i += N_DOUBLE) {
         vd target = *(const vd *)(y + i), x = *(const vd *)(eta + i), e, v, g, s = zero;
-        x = LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), x));
+        x = FN(within_exp)(x);
         if (o->kind == RESPONSE_LOGISTIC) {
             vd against = -target * x;
             vl above = against > 0.0;

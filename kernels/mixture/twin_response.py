@@ -6,11 +6,15 @@ from math import exp, isnan, log, log1p
 
 import numpy as np
 
-LOGISTIC, STUDENT_T, NORMAL, POISSON = 0, 1, 2, 3
+LOGISTIC, STUDENT_T, NORMAL, POISSON, SOFTMAX = 0, 1, 2, 3, 4
 
 
 def log_likelihood(kind, y, eta, nu, scale):
-    """Log likelihood without terms of y alone and without -log scale."""
+    """Log likelihood without terms of y alone and without -log scale; eta (C,)."""
+    if kind == SOFTMAX:
+        most = max(0.0, *eta)
+        return (eta[int(y) - 1] if y else 0.0) - most - log(exp(-most) + sum(exp(x - most) for x in eta))
+    (eta,) = eta
     if kind == LOGISTIC:
         x = -y * eta
         return -(max(x, 0.0) + log1p(exp(-abs(x))))
@@ -20,11 +24,23 @@ def log_likelihood(kind, y, eta, nu, scale):
     return -0.5 * square if kind == NORMAL else -0.5 * (nu + 1.0) * log1p(square / nu)
 
 
+def etas(theta, u, w, beta):
+    """Linear predictors (C,) of a row in a cluster with coefficients theta (C p,)."""
+    p, most = len(u) + 1, len(w)
+    return [
+        theta[c * p]
+        + float(np.dot(theta[c * p + 1 : (c + 1) * p], u))
+        + float(np.dot(w, beta[c * most : (c + 1) * most]))
+        for c in range(len(theta) // p)
+    ]
+
+
 class Response:
     """See response.Response."""
 
     def __init__(self, kind, y, u, offset, odds, theta, slots, nu=4.0, scale=1.0):
-        self.kind, self.y, self.u, self.offset, self.nu, self.scale = kind, y, u, offset, nu, scale
+        self.kind, self.y, self.u, self.nu, self.scale = kind, y, u, nu, scale
+        self.offset = np.asarray(offset).reshape(len(y), len(theta) // (u.shape[1] + 1))
         self.theta = [np.array(column, np.float64) for column in np.asarray(theta).T]
         self.slot = {t: np.array(column, np.float64) for t, column in enumerate(np.asarray(slots).T)}
 
@@ -41,8 +57,11 @@ class Response:
         """Log likelihood of row i under coefficients theta."""
         if isnan(self.y[i]):
             return 0.0
-        eta = theta[0] + self.offset[i] + float(np.dot(theta[1:], self.u[i]))
-        return log_likelihood(self.kind, self.y[i], eta, self.nu, self.scale)
+        return log_likelihood(self.kind, self.y[i], self.eta(i, theta), self.nu, self.scale)
+
+    def eta(self, i, theta):
+        """Linear predictors of row i under coefficients theta."""
+        return [x + offset for x, offset in zip(etas(theta, self.u[i], [], []), self.offset[i])]
 
     def candidates(self, i, alone):
         """Candidate coefficients of a new cluster of row i; alone: its slot if it is alone there, else None."""
@@ -64,10 +83,12 @@ class Response:
         self.slot[slot] = candidates[min(int(np.sum(below <= self.pick[i] * below[-1])), len(candidates) - 1)]
 
 
-def offsets(w, beta, y):
+def offsets(w, beta, y, n_eta=1):
     """See response.offsets."""
-    offset = np.array([sum(float(a) * float(b) for a, b in zip(row, beta)) for row in w])
-    return offset, np.array([1.0 if isnan(t) else exp(-t * x) for t, x in zip(y, offset)])
+    of = np.array(beta).reshape(n_eta, w.shape[1])
+    offset = np.array([sum(float(a) * float(b) for a, b in zip(row, each)) for row in w for each in of])
+    signs = np.repeat(np.where(np.isnan(y), 0.0, 1.0 if n_eta > 1 else -np.asarray(y)), n_eta)
+    return offset, np.array([exp(sign * x) for sign, x in zip(signs, offset)])
 
 
 def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
@@ -78,8 +99,7 @@ def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
         total = np.zeros(len(theta))
         for i, k in enumerate(z):
             if k >= 0 and not isnan(y[i]):
-                eta = theta[k, 0] + float(np.dot(theta[k, 1:], u[i])) + float(np.dot(w[i], beta))
-                total[k] += log_likelihood(kind, y[i], eta, nu, scale)
+                total[k] += log_likelihood(kind, y[i], etas(theta[k], u[i], w[i], beta), nu, scale)
                 total[k] -= log(scale) if kind in (STUDENT_T, NORMAL) else 0.0
         return total
 
@@ -100,15 +120,15 @@ def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
     return np.array([*(values(theta, beta, scale) + rest), each[-1], *each[:-1]])
 
 
-def squares(z, y, u, w, n_clusters):
+def squares(z, y, u, w, n_clusters, n_eta=1):
     """See response.squares."""
     q = 1 + u.shape[1] + w.shape[1]
-    out = np.zeros((n_clusters, 1 + q * (q + 1) // 2))
+    out = np.zeros((n_clusters, n_eta + q * (q + 1) // 2))
     for i, k in enumerate(z):
         if k >= 0 and not isnan(y[i]):
             v = np.concatenate([[1.0], u[i], w[i]]).astype(np.float64)
-            out[k, 0] += y[i]
-            out[k, 1:] += np.outer(v, v)[np.tril_indices(q)]
+            out[k, :n_eta] += y[i] if n_eta == 1 else y[i] == np.arange(1, n_eta + 1)
+            out[k, n_eta:] += np.outer(v, v)[np.tril_indices(q)]
     return out
 
 

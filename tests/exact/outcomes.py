@@ -21,7 +21,7 @@ from tests.exact import production
 from tests.exact.enumerate import Case
 
 TARGETS = json.loads((Path(__file__).parent / "outcome_targets.json").read_text(encoding="utf-8"))
-NAMES = {"logistic": "logistic", "t": "student-t", "normal": "normal", "poisson": "poisson"}
+NAMES = {"logistic": "logistic", "t": "student-t", "normal": "normal", "poisson": "poisson", "softmax": "softmax"}
 
 
 def case_of(name: str) -> Case:
@@ -39,7 +39,8 @@ def law_of(of: dict, n_fresh: int = 2) -> Law:
     """Law of a target's coefficients, with all its parameters."""
     mean, sd, wide = (np.array(of[key], np.float64) for key in ("mean", "sd", "sd_b"))
     nu, scale = of.get("nu", 4.0), of.get("s", 1.0)
-    return Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh)
+    n_eta = of.get("levels", 2) - 1
+    return Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh, n_eta=n_eta)
 
 
 def answers_of(of: dict) -> Answers:
@@ -89,9 +90,8 @@ def growth_form(z: np.ndarray) -> str:
 
 
 def recorded(mixture: Mixture, z: np.ndarray, whole: Answers) -> np.ndarray:
-    """b and b^2 of every global coefficient, eta and eta^2 of every row, in the order of `summaries`."""
-    outcome = mixture.outcome
-    v = np.column_stack([np.ones(len(z)), whole.u])
-    eta = (v * outcome.theta[z]).sum(axis=1) + whole.w @ outcome.beta
-    pairs = [(x, x * x) for x in (*outcome.beta, *eta)]
+    """b and b^2 of every global coefficient, eta and eta^2 of every row, of a softmax of each level but the first, as
+    `summaries` orders them."""
+    eta = mixture.outcome.now.eta_of(whole, z)
+    pairs = [(x, x * x) for x in (*mixture.outcome.beta, *eta.ravel())]
     return np.array([x for pair in pairs for x in pair])

@@ -32,6 +32,28 @@ def test_averages_are_integrals(name, y, sd, nu, scale):
     assert found == pytest.approx(exact, abs=1e-3 if name == "logistic" else 1e-7)
 
 
+@pytest.mark.parametrize("sd", [0.5, 2.0])
+def test_averages_of_levels(sd):
+    """Against a trapezoid rule in two dimensions; they add up to 1, and draws and events have these probabilities."""
+    of, at, spread = LIKELIHOODS["softmax"], np.array([[0.3, -1.0]]), np.array([[sd, 0.7 * sd]])
+    x = np.linspace(-8.0, 8.0, 201)
+    grid = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1)
+    weight = np.exp(-0.5 * (grid**2).sum(axis=-1))
+    p = of.expectation(at[0] + spread[0] * grid)
+    exact = (p * weight[:, :, None]).sum(axis=(0, 1)) / weight.sum()
+    (found,) = of.average_expectations(at, spread)
+    assert found == pytest.approx(exact, abs=2e-3) and found.sum() == pytest.approx(1.0)
+    assert of.log_averages(np.array([2.0]), at, spread, 4.0, 1.0) == pytest.approx(np.log(found[2:]))
+    eta = np.tile(at, (N, 1))
+    p = of.expectation(eta[0])
+    y = of.drawn(eta, NU, SCALE, Stream(3, Purpose.OUTCOME_CELLS, 0), np.arange(N))
+    share = np.bincount(y.astype(int), minlength=3) / N
+    assert np.abs(share - p).max() < 4.0 * np.sqrt(0.25 / N)
+    events = np.array([1.0, 2.0, 5.0, 7.0])  # the first level, the second, the first or third, all
+    log_p = of.log_between(eta[:4], events, events, NU, SCALE)
+    assert np.exp(log_p) == pytest.approx([p[0], p[1], p[0] + p[2], 1.0])
+
+
 ETA, NU, SCALE, N = 0.7, 5.0, 0.6, 20_000
 LAWS = {
     "normal": stats.norm(ETA, SCALE), "student-t": stats.t(NU, ETA, SCALE), "poisson": stats.poisson(np.exp(ETA)),

@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.outcome.plain import SD, WIDE, fit
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 
 N, TRUTH = 800, np.array([0.4, 1.0, -0.5])
 
@@ -21,7 +22,7 @@ def problem(name, g):
     }[name]
 
 
-@pytest.mark.parametrize("name", list(LIKELIHOODS))
+@pytest.mark.parametrize("name", [name for name, of in LIKELIHOODS.items() if not of.of_levels])
 def test_it_is_the_mode(name):
     """Against a general optimiser; errors are those of the inverse of its Hessian, by differences."""
     of = LIKELIHOODS[name]
@@ -46,6 +47,36 @@ def test_it_is_the_mode(name):
     expected = np.sqrt(np.diag(np.linalg.inv(np.array(hessian) / (4.0 * h * h))))
     assert plain.errors == pytest.approx(expected, rel=0.05)  # of a t, rows far from the mode count for 0, not less
     assert plain.log_density(x, y).sum() == pytest.approx(of.log_density(x @ at[:3], y, 4.0, plain.scale).sum())
+
+
+def test_softmax_is_at_its_mode():
+    """Slopes of the log density vanish there, and errors are those of its curvature, both by differences; two classes
+    are a logistic regression."""
+    of, g = LIKELIHOODS["softmax"], np.random.default_rng(4)
+    x, _ = problem("normal", g)
+    truth = np.array([[0.4, 1.0, -0.5], [-0.6, -1.0, 2.0]])
+    y = of.drawn(x @ truth.T, 0.0, 1.0, Stream(3, Purpose.OUTCOME_CELLS, 0), np.arange(N))
+    plain = fit(of, x, y, 4.0, 2)
+    precision = np.array([WIDE**-2.0, SD**-2.0, SD**-2.0])
+
+    def value(at):
+        at = at.reshape(2, 3)
+        return of.log_density(x @ at.T, y, 0.0, 1.0).sum() - 0.5 * (precision * at**2).sum()
+
+    at, steps = plain.coefficients.ravel(), 1e-3 * np.eye(6)
+    slope = np.array([value(at + step) - value(at - step) for step in steps]) / 2e-3
+    assert np.abs(slope * plain.errors.ravel()).max() < 1e-2
+    bend = [
+        [value(at + a + b) - value(at + a - b) - value(at - a + b) + value(at - a - b) for a in steps] for b in steps
+    ]
+    assert plain.errors.ravel() == pytest.approx(np.sqrt(np.diag(np.linalg.inv(-np.array(bend) / 4e-6))), rel=0.02)
+    assert np.abs((plain.coefficients - truth) / plain.errors).max() < 4.0
+    of_two, logistic = (
+        fit(of, x, 1.0 * (y > 0), 4.0, 1),
+        fit(LIKELIHOODS["logistic"], x, np.where(y > 0, 1.0, -1.0), 4.0),
+    )
+    assert of_two.coefficients[0] == pytest.approx(logistic.coefficients, abs=1e-3)
+    assert of_two.errors[0] == pytest.approx(logistic.errors, rel=1e-3)
 
 
 def test_hard_cases_have_a_finite_mode():

@@ -147,11 +147,12 @@ OF_NUMBERS = (
     "outcome.column=y", 'outcome.covariates=["w", "colour"]', "outcome.likelihood=student-t", "outcome.degrees=6",
     "outcome.scale=0.7",
 )  # fmt: skip
+OF_LEVELS = ("outcome.column=colour", 'outcome.covariates=["w"]', "outcome.likelihood=softmax", "outcome.sd=[1.5, 2]")
 ALONE = {
     ("model.likelihood=false",), ("model.family=crosscat",),  # under them other keys have no effect
     ("report.image=[1, 3]",),  # it has all columns
     ("sampler.opening=all",),  # of discount 0 alone
-    OF_CLASSES, OF_NUMBERS,  # beside which there are no links and no views
+    OF_CLASSES, OF_NUMBERS, OF_LEVELS,  # beside which there are no links and no views
 }  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
@@ -224,7 +225,8 @@ LINKS: dict[str, list[Case]] = {
     "model.link_base": [("model.links=forest", "model.link_base=learned")],
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
-OUTCOME = {change.partition("=")[0]: [of] for of in (OF_NUMBERS, OF_CLASSES) for change in of}
+OUTCOME = {change.partition("=")[0]: [of] for of in (OF_LEVELS, OF_NUMBERS, OF_CLASSES) for change in of}
+OUTCOME["outcome.likelihood"] = [OF_NUMBERS, OF_LEVELS]
 ONE_VIEW = (
     OF_A_MIXTURE
     | LINKS

@@ -14,7 +14,8 @@ from tests.run.conftest import mpibayes, sets
 N, TRUTH = 360, 0.8
 RUN = (
     '[data]\ntable = "people.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n[columns.visits]\nuse = false\n'
-    '[columns.amount]\nuse = false\n[outcome]\ncolumn = "sick"\ncovariates = ["age", "sex"]\n'
+    '[columns.amount]\nuse = false\n[columns.stage]\nuse = false\n'
+    '[outcome]\ncolumn = "sick"\ncovariates = ["age", "sex"]\n'
     "[run]\nseed = 4\nshards = 3\ncycles = 60\nburn_in = 12\n[output]\nlabels = 2\n"
 )
 
@@ -26,13 +27,18 @@ def people(path, n=N):
     age, sex = g.normal(size=n), g.integers(2, size=n)
     eta = np.array([-1.5, 1.5])[z] + TRUTH * age
     sick, visits = g.random(n) < 1.0 / (1.0 + np.exp(-eta)), g.poisson(np.exp(0.5 * eta))
+    odds = np.exp(
+        np.stack([0.0 * eta, eta, -0.5 * eta]).cumsum(axis=0)
+    )  # by a standard deviation TRUTH, then half of it
+    stage = (np.random.default_rng(2).random(n) * odds.sum(axis=0) > odds.cumsum(axis=0)).sum(axis=0)
     with open(path, "w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["age", "sex", *(f"x{j}" for j in range(6)), "sick", "amount", "visits"])
+        out.writerow(["age", "sex", *(f"x{j}" for j in range(6)), "sick", "amount", "visits", "stage"])
         for i in range(n):
             x = (g.random(6) < np.array([0.15, 0.85])[z[i]]).astype(int)
             gap = "" if i % 31 == 0 else ["no", "yes"][int(sick[i])]
-            out.writerow([f"{age[i]:.3f}", "fm"[sex[i]], *x, gap, f"{eta[i] + 0.5 * g.normal():.3f}", visits[i]])
+            amount = f"{eta[i] + 0.5 * g.normal():.3f}"
+            out.writerow([f"{age[i]:.3f}", "fm"[sex[i]], *x, gap, amount, visits[i], ["a", "b", "c"][stage[i]]])
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +173,62 @@ def test_other_outcomes(ran, column, likelihood):
         assert made["scale"] < 0.5
 
 
+OF_STAGES = sets("outcome.column=stage", "columns.sick.use=false", 'outcome.slopes=["x0"]')
+
+
+@pytest.fixture(scope="module")
+def staged(ran):
+    text_of(ran, "run", "run.toml", "-o", "staged", *OF_STAGES)
+    return ran
+
+
+def test_an_outcome_of_three_levels(staged):
+    """Coefficients are where they were made, for each level against the first; probabilities are those of `predict` and
+    of `query`, and the report scores them beside a softmax regression."""
+    text = text_of(staged, "report", "staged", "--full")
+    assert "the odds ratio of each level against a, of each cluster against all rows" in text
+    made = json.loads((staged / "staged" / "report" / "summary.json").read_text())["outcome"]
+    for level, truth in (("b", TRUTH), ("c", 0.5 * TRUTH)):
+        assert made["covariates"][level]["age"]["q50"] == pytest.approx(np.exp(truth), rel=0.35)
+        apart = sorted(c[level]["q50"] for c in made["clusters"][:2])
+        assert apart[0] < 1.0 < apart[1]
+    scores = {name: model["log_density"] for name, model in made["heldout"]["models"].items()}
+    assert scores["clusters and covariates"] > scores["no predictors"]
+    assert scores["regression on all columns"] > scores["no predictors"]
+    text_of(staged, "predict", "staged", "people.csv", "-o", "stages.csv")
+    rows = list(csv.DictReader((staged / "stages.csv").read_text().splitlines()))
+    p = np.array([[float(row[f"stage_p_{level}"]) for level in "abc"] for row in rows])
+    assert p.sum(axis=1) == pytest.approx(np.ones(N), abs=1e-3)
+    stage = np.array(
+        ["abc".index(row["stage"]) for row in csv.DictReader((staged / "people.csv").read_text().splitlines())]
+    )
+    assert np.log(p[np.arange(N), stage]).mean() > -1.0
+    given = ["--given", "age=1", "--given", "sex=f", *(w for j in range(6) for w in ("--given", f"x{j}=1"))]
+    text_of(staged, "query", "staged", "conditional", "stage", *given, "-o", "s.csv")
+    asked = {row["stage"]: float(row["p"]) for row in csv.DictReader((staged / "s.csv").read_text().splitlines())}
+    (staged / "one.csv").write_text("age,sex,x0,x1,x2,x3,x4,x5\n1,f,1,1,1,1,1,1\n")
+    text_of(staged, "predict", "staged", "one.csv", "-o", "one-p.csv")
+    (row,) = csv.DictReader((staged / "one-p.csv").read_text().splitlines())
+    assert sum(asked.values()) == pytest.approx(1.0, abs=1e-3)
+    assert [asked[level] for level in "abc"] == pytest.approx(
+        [float(row[f"stage_p_{level}"]) for level in "abc"], abs=0.02
+    )
+    assert "stage" in text_of(staged, "query", "staged", "compare", "--rows", "1-50", "--columns", "stage")
+    text_of(staged, "synthesize", "staged", "-o", "made-stages", "--copies", "1", "--missing", "none")
+    rows = list(csv.DictReader((staged / "made-stages" / "synthetic-1.csv").read_text().splitlines()))
+    assert {row["stage"] for row in rows} == {"a", "b", "c"}
+
+
+def test_three_levels_have_the_same_bits(staged):
+    """On one rank, and on two where the run is stopped and goes on; eta of two levels a row."""
+    for more in (sets("run.cycles=20"), []):
+        assert mpibayes(staged, "run", "run.toml", "-o", "staged2", *OF_STAGES, *more, ranks=2).returncode == 0
+    one, two = (draws_of(staged, name) for name in ("staged", "staged2"))
+    assert one == two
+    labels, beta, eta = (part.split() for part in one[-1].split(" | "))
+    assert len(eta) == 2 * len(labels) and len(beta) == 2 * 2
+
+
 @pytest.mark.parametrize("slopes", ["[]", '["age"]'])
 def test_an_outcome_without_covariates(ran, slopes):
     """Clusters alone explain it, with the same bits on two ranks."""
@@ -195,7 +257,7 @@ def test_firefly_has_the_same_bits(ran, column):
 def test_firefly_needs_a_bound(ran):
     done = mpibayes(ran, "check", "run.toml", *sets("outcome.kernel=firefly", "outcome.column=visits"))
     assert done.returncode == 2
-    assert '"poisson" has no quadratic lower bound, which "firefly" needs; logistic and student-t have' in done.stderr
+    assert '"poisson" has no kernel = "firefly"; logistic and student-t have one. Set kernel = "hmc"' in done.stderr
 
 
 def test_questions_about_an_outcome(ran):
@@ -226,6 +288,7 @@ def test_what_an_outcome_refuses(ran):
         "outcome.column=x": "the table has no column",
         "outcome.likelihood=poisson": "--set outcome.likelihood: outcome 'sick' is boolean; poisson needs a",
         "outcome.likelihood=normal": 'set outcome.likelihood = "logistic"',
+        "outcome.likelihood=softmax": "outcome 'sick' has 2 levels; softmax needs 3 to 32: set outcome.likelihood",
         "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
         "model.links=forest": "is not for a mixture with an outcome",
         "model.links=lines": "is not for a mixture with an outcome",
@@ -242,6 +305,8 @@ def test_what_an_outcome_refuses(ran):
         done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets(change))
         assert done.returncode == 2 and words in done.stderr, (change, done.stderr)
         assert not (ran / "none").exists(), change
+    done = mpibayes(ran, "check", "run.toml", *sets("outcome.column=stage", "outcome.kernel=firefly"))
+    assert done.returncode == 2 and '"softmax" has no kernel = "firefly"' in done.stderr
     done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets("outcome.column=amount", 'outcome.covariates=["sick"]'))
     assert "lacks 12 cells; a predictor" in done.stderr
     done = mpibayes(ran, "export", "one", "--to", "links")

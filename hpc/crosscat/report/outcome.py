@@ -27,11 +27,12 @@ LEAST = 0.02
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects at POINTS of their draws. of_clusters (R, 3): eta of a cluster minus that of all rows, at the mean of the
-    slopes' predictors; of_covariates (D, 3): coefficients. names, against: of the covariates' predictors.
-    observed (R + 1,): mean outcome of the rows with an outcome, of all rows last (NaN without any); known (R + 1,):
-    number of these rows. scale: posterior median, of a numeric outcome; else NaN.
-    plain (D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are not
+    """Effects at POINTS of their draws, of C linear predictors: of a softmax those of all levels but the first, else 1.
+    of_clusters (R, C, 3): eta of a cluster minus that of all rows, at the mean of the slopes' predictors; of_covariates
+    (C, D, 3): coefficients. names, against: of the covariates' predictors. observed (R + 1, C): mean outcome of the
+    rows with an outcome, or share of the level, of all rows last (NaN without any); known (R + 1,): number of these
+    rows. scale: posterior median, of a numeric outcome; else NaN.
+    plain (C, D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are not
     columns of the mixture and whose mean differs between clusters. scores: None if no row is held out."""
 
     of: Outcomes
@@ -51,6 +52,11 @@ class Effects:
         """True if effects are shown as ratios."""
         return self.of.columns.likelihood.ratio
 
+    @property
+    def levels(self) -> list[tuple[str, ...]]:
+        """Level of each linear predictor of a softmax, in a tuple; else one empty tuple."""
+        return [(level,) for level in self.of.columns.eta_levels] or [()]
+
     def shown(self, effects: np.ndarray) -> np.ndarray:
         """Return effects as ratios, or in units of the table."""
         return np.exp(effects) if self.ratio else effects * self.of.columns.centre_and_unit[1]
@@ -66,29 +72,36 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
     v = np.concatenate([[1.0], answers.u.mean(axis=0, dtype=np.float64)])
     for _, draw in run.states(kept):
         state, together = of.state(draw), contingency(r.labels, draw.labels[0])
-        eta = state.theta @ v
-        clusters.append(together @ eta / together.sum(axis=1) - together.sum(axis=0) @ eta / together.sum())
-        covariates.append(state.beta)
+        eta = np.stack([state.law.own(state.theta, c) @ v for c in range(of.columns.n_eta)], axis=1)
+        of_all = together.sum(axis=0) @ eta / together.sum()
+        clusters.append(together @ eta / together.sum(axis=1)[:, None] - of_all)
+        covariates.append(state.beta.reshape(of.columns.n_eta, -1))
         scale.append(state.law.scale if of.columns.likelihood.has_scale else np.nan)
     known = ~np.isnan(answers.y)
     n = np.bincount(r.labels[known], minlength=len(r.sizes))
-    y = (answers.y[known] + 1.0) / 2.0 if of.columns.likelihood.of_classes else of.recorded(answers.y[known])
-    total = np.bincount(r.labels[known], y, len(r.sizes))
-    count = np.append(n, n.sum())
+    total = np.stack([np.bincount(r.labels[known], y, len(r.sizes)) for y in _averaged(of, answers.y[known])], axis=1)
+    total, count = np.concatenate([total, total.sum(axis=0)[None]]), np.append(n, n.sum())
     design = of.columns.covariates
     return Effects(
         of, _points(clusters), _points(covariates), design.names, design.references,
-        np.append(total, total.sum()) / np.where(count > 0, count, np.nan), count, float(np.median(scale)),
+        total / np.where(count > 0, count, np.nan)[:, None], count, float(np.median(scale)),
         _plain(of), _apart(run, of, r.labels), scores_of(run, kept),
     )  # fmt: skip
 
 
+def _averaged(of: Outcomes, y: np.ndarray) -> list[np.ndarray]:
+    """Return the numbers (n,) of rows whose averages are `Effects.observed`, one array each."""
+    if of.columns.likelihood.of_levels:
+        return [(y == c + 1.0).astype(np.float64) for c in range(of.columns.n_eta)]
+    return [(y + 1.0) / 2.0 if of.columns.likelihood.of_classes else of.recorded(y)]
+
+
 def _plain(of: Outcomes) -> np.ndarray:
     """Return `Effects.plain`."""
-    plain, n = without_clusters(of), of.columns.covariates.n_predictors
+    plain, n, c = without_clusters(of), of.columns.covariates.n_predictors, of.columns.n_eta
     if plain is None:
-        return np.full((n, len(POINTS)), np.nan)
-    at, error = (x[len(x) - n :, None] for x in (plain.coefficients, plain.errors))
+        return np.full((c, n, len(POINTS)), np.nan)
+    at, error = (x.reshape(c, -1)[:, -n or x.size :, None] for x in (plain.coefficients, plain.errors))
     return at + error * np.array([-NORMAL_95, 0.0, NORMAL_95])
 
 
@@ -116,7 +129,7 @@ def _explained(x: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _points(draws: Sequence[np.ndarray]) -> np.ndarray:
-    return np.quantile(np.array(draws), POINTS, axis=0).T.reshape(-1, len(POINTS))
+    return np.moveaxis(np.quantile(np.array(draws), POINTS, axis=0), 0, -1)
 
 
 def _or_none(x: float) -> float | None:
@@ -138,11 +151,16 @@ def warnings_of(e: Effects | None) -> list[str]:
 def section(e: Effects, lines: Sequence[Any]) -> Section:
     """Return the outcome's section. lines: of the representative partition's clusters."""
     likelihood, name = e.of.columns.likelihood, e.of.name
-    what = f"probability of {e.of.columns.column.levels[1]}" if likelihood.of_classes else "mean"
+    column, levels = e.of.columns.column, e.levels
+    what = f"probability of {column.levels[1]}" if likelihood.of_classes else "mean"
+    which = f" of each level against {column.levels[0]}," if likelihood.of_levels else ""
     words = (
-        f"{name}: the {likelihood.effect} of each cluster against all rows, with the same covariates: median and 90 % "
-        "interval over draws, whose clusters are matched by the rows of the representative partition."
+        f"{name}: the {likelihood.effect}{which} of each cluster against all rows, with the same covariates: median "
+        "and 90 % interval over draws, whose clusters are matched by the rows of the representative partition."
     )
+    level = [Field("level", "text", f"of {name}, against {column.levels[0]}")] if likelihood.of_levels else []
+    if likelihood.of_levels:
+        what = "share of the level"
     number = Field("#", "whole", "number, the largest first")
     of_rows = Field("rows", "whole", "with an outcome"), Field("observed", "number", f"{what} in these rows")
     effect = [
@@ -151,10 +169,14 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
     rows = []
     for line in lines[:LISTED]:
         k = line.number - 1
-        low, middle, high = e.shown(e.of_clusters[k]).tolist()
-        rows.append([line.number, line.name, int(e.known[k]), _or_none(e.observed[k]), middle, low, high])
-    rows.append([None, "all rows", int(e.known[-1]), _or_none(e.observed[-1]), None, None, None])
-    clusters = Table("cluster", [number, Field("cluster"), *of_rows, *effect], rows, most=LISTED + 1)
+        for c, of in enumerate(levels):
+            low, middle, high = e.shown(e.of_clusters[k, c]).tolist()
+            known = int(e.known[k]), _or_none(e.observed[k, c])
+            rows.append([line.number, line.name, *of, *known, middle, low, high])
+    for c, of in enumerate(levels):
+        rows.append([None, "all rows", *of, int(e.known[-1]), _or_none(e.observed[-1, c]), None, None, None])
+    fields = [number, Field("cluster"), *level, *of_rows, *effect]
+    clusters = Table("cluster", fields, rows, most=(LISTED + 1) * len(levels))
     parts = [[on_page(words), on_paper(words), clusters]]
     if len(e.names):
         unit = ", of numbers by a standard deviation" if e.of.columns.keys.standardise else ""
@@ -164,14 +186,16 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
         )
         each, plain = e.shown(e.of_covariates), e.shown(e.plain)
         lines_of = [
-            [covariate, against, *map(float, each[j, [1, 0, 2]]), *map(float, plain[j, [1, 0, 2]])]
+            [covariate, against, *of, *map(float, each[c, j, [1, 0, 2]]), *map(float, plain[c, j, [1, 0, 2]])]
             for j, (covariate, against) in enumerate(zip(e.names, e.against))
+            for c, of in enumerate(levels)
         ]
         beside = [
             Field("without clusters", "number", "by a regression on the covariates"),
             Field("its 5 %", "number", on=PAGE), Field("its 95 %", "number", on=PAGE),
         ]  # fmt: skip
-        fields = [Field("covariate"), Field("against", "text", "the level that it is compared with"), *effect, *beside]
+        against = Field("against", "text", "the level that it is compared with")
+        fields = [Field("covariate"), against, *level, *effect, *beside]
         table = Table("covariate", fields, lines_of)
         parts.append([on_page(global_words), on_paper(global_words), table])
     if e.scores is not None:
@@ -185,13 +209,23 @@ def numbers(e: Effects) -> dict[str, Any]:
     def three(x: np.ndarray) -> dict[str, float]:
         return dict(zip(("q05", "q50", "q95"), e.shown(x).tolist()))
 
+    def of_each(made: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the numbers of the only linear predictor, or of a softmax by level."""
+        return {level: of for (level,), of in zip(e.levels, made)} if e.of.columns.likelihood.of_levels else made[0]
+
+    def of_covariates(effects: np.ndarray) -> dict[str, Any]:
+        return of_each([{name: three(x) for name, x in zip(e.names, of)} for of in effects])
+
     return {
         "column": e.of.name,
         "likelihood": e.of.columns.likelihood.name,
         "effect": e.of.columns.likelihood.effect,
-        "clusters": [three(x) | {"observed": _or_none(o)} for x, o in zip(e.of_clusters, e.observed)],
-        "covariates": {name: three(x) for name, x in zip(e.names, e.of_covariates)},
-        "without_clusters": {name: three(x) for name, x in zip(e.names, e.plain)},
+        "clusters": [
+            of_each([three(x) | {"observed": _or_none(o)} for x, o in zip(effects, observed)])
+            for effects, observed in zip(e.of_clusters, e.observed)
+        ],
+        "covariates": of_covariates(e.of_covariates),
+        "without_clusters": of_covariates(e.plain),
         "heldout": None if e.scores is None else outcome_scores.numbers(e.scores),
         "scale": _or_none(e.scale),
     }

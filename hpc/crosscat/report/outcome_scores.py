@@ -35,12 +35,13 @@ CLUSTERS, ALL_COLUMNS, COVARIATES, NONE = (
 class Scores:
     """Scores of held-out rows with an outcome. log_density: by model, log p(y | the rest) of each row in nats, in units
     of the table, (n,). of_class: by model, probability of the second class, (n,), for an outcome of two classes. second
-    (n,) bool: True for that class. left_out: columns left out of the regression."""
+    (n,) bool: True for that class. left_out: columns left out of the regression. of_classes: True if y is a class."""
 
     log_density: dict[str, np.ndarray]
     of_class: dict[str, np.ndarray]
     second: np.ndarray
     left_out: Sequence[str] = ()
+    of_classes: bool = True
 
     def tenths(self, model: str) -> np.ndarray:
         """Return the calibration by tenths of the rows in order of probability, (T, 3): number of rows, mean
@@ -71,11 +72,12 @@ def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
     models = {ALL_COLUMNS: (x, seen), COVARIATES: (own, seen_of_own), NONE: (x[:, :1], seen[:, :1])}
     for name, (here, there) in models.items():
         if name == NONE or here.shape[1] > 1:
-            plain = fit(likelihood, there, target, columns.keys.degrees)
+            plain = fit(likelihood, there, target, columns.keys.degrees, columns.n_eta)
             log_density[name], of_class[name] = plain.log_density(here, y), plain.expectations(here)
     unit = np.log(columns.centre_and_unit[1])
     log_density = {name: x - unit for name, x in log_density.items()}
-    return Scores(log_density, of_class if likelihood.of_classes else {}, y > 0, left_out)
+    of_two = likelihood.of_classes and not likelihood.of_levels
+    return Scores(log_density, of_class if of_two else {}, y > 0, left_out, likelihood.of_classes)
 
 
 def of_answers(answers: Answers) -> np.ndarray:
@@ -91,7 +93,7 @@ def after_one(x: np.ndarray) -> np.ndarray:
 def without_clusters(of: Outcomes) -> Plain | None:
     """Fit the training rows' regression on slopes and covariates alone; None if no row has an outcome."""
     x, y = _sample(of.answers)
-    return fit(of.columns.likelihood, x, y, of.columns.keys.degrees) if len(y) else None
+    return fit(of.columns.likelihood, x, y, of.columns.keys.degrees, of.columns.n_eta) if len(y) else None
 
 
 def _sample(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
@@ -137,19 +139,23 @@ def _training(of: Outcomes, design: Predictors) -> tuple[np.ndarray, np.ndarray]
 def _by_clusters(
     run: Posterior, of: Outcomes, kept: Sequence[tuple[int, int]], rows: Rows, answers: Answers
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p(y | cells and predictors) and the expectation of y, averaged over draws, (n,) each."""
+    """Return log p(y | cells and predictors) and the expectation of y, averaged over draws, (n,) each; of a softmax the
+    latter is (n, C + 1)."""
+    shape = len(rows), of.n_expected
     drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(evenly(kept, DRAWS))]
-    of_cells, of_both, expected = (np.empty((len(drawn), len(rows))) for _ in range(3))
+    of_cells, of_both, expected = (np.empty((len(drawn), *at)) for at in (shape[:1], shape[:1], shape))
     for d, (draw, law) in enumerate(zip(drawn, run.laws(drawn), strict=True)):
         state = of.state(draw)
         for at in (slice(i, i + PIECE) for i in range(0, len(rows), PIECE)):
             few = Answers(answers.y[at], answers.u[at], answers.w[at])
             terms = law.views[0].log_terms(law.rows_of(0, rows.take(at)))
             of_cells[d, at] = np.logaddexp.reduce(terms, axis=1)
-            expected[d, at] = (np.exp(terms - of_cells[d, at][:, None]) * state.expectations(few)).sum(axis=1)
+            each = state.expectations(few).reshape(*terms.shape, -1)
+            expected[d, at] = (np.exp(terms - of_cells[d, at][:, None])[:, :, None] * each).sum(axis=1)
             of_both[d, at] = state.log_density(terms, few)
     total = np.logaddexp.reduce(of_cells, axis=0)
-    return np.logaddexp.reduce(of_both, axis=0) - total, (np.exp(of_cells - total) * expected).sum(axis=0)
+    mean = (np.exp(of_cells - total)[:, :, None] * expected).sum(axis=0)
+    return np.logaddexp.reduce(of_both, axis=0) - total, mean if shape[1] > 1 else mean[:, 0]
 
 
 # --- in the report ----------------------------------------------------------------------------------------------------
@@ -157,7 +163,7 @@ def _by_clusters(
 
 def parts(s: Scores) -> list[list[Any]]:
     """Return the scores of all models, and calibration, for the outcome's section."""
-    classes, ours = bool(s.of_class), s.log_density[CLUSTERS]
+    classes, ours = s.of_classes, s.log_density[CLUSTERS]
     what = "log loss" if classes else "log density"
     n = len(ours)
     words = f"{n:,} held-out rows: {what} of the outcome, nats a row, given all other cells, "
@@ -176,7 +182,7 @@ def parts(s: Scores) -> list[list[Any]]:
         Field("±", "number", "standard error of the difference", digits=4),
     ]  # fmt: skip
     made = [[on_page(words), on_paper(words), Table("model", fields, lines)]]
-    if classes:
+    if s.of_class:
         words = "Calibration: tenths of these rows by their probability."
         fields = [
             Field("rows", "whole"), Field("predicted", "number", "mean probability", digits=3),
