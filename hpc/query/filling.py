@@ -2,7 +2,6 @@
 
 The import may leave columns out of a table, so its rows are written from their source file if that is near and
 unchanged, otherwise from the table itself.
-and unchanged, else from the table itself.
 """
 
 from __future__ import annotations
