@@ -3,9 +3,9 @@
 The population is the 2018 and 2019 national extracts of the American Community Survey that SDNist hands out: the age,
 the density, and 14 columns of at most 7 levels. Samples are drawn from it with replacement, 30 % of the cells of eight
 columns are taken out at random given sex and log density, and filled in again. Intervals of 95 % should have the
-population's shares of levels, of pairs of levels, and the mean age, 95 times in 100; squared errors are in variances of
-the complete sample. A worst bias is of the share that completion moves most, on average over samples, in standard
-errors of the complete sample.
+population's shares of levels, of pairs of levels, the mean age, and the slopes of a linear and a logistic regression 95
+times in 100; squared errors are in variances of the complete sample. A worst bias is of the share or slope that
+completion moves most, on average over samples, in standard errors of the complete sample.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
 
@@ -57,7 +57,13 @@ seed = {seed}
 [output]
 labels = 5
 """
-GROUPS = "margins", "strong pairs", "other pairs", "age"
+SHARES = "margins", "strong pairs", "other pairs"
+NUMBERS = "age", "linear", "logistic"  # estimates that come with their variances
+GROUPS = *SHARES, *NUMBERS
+# Levels by frequency that have dummy variables in a linear regression of the age, and in a logistic one of walking with
+# difficulty, which has the age besides; both have the sex and the log density.
+LINEAR = {"OWN_RENT": (1,), "MSP": (1, 2), "DPHY": (1,), "EDU": (1, 2, 3), "POV": (1, 2, 3, 4)}
+LOGISTIC = {"POV": (1, 2, 3, 4), "MSP": (1, 3, 4)}
 NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
 EXPLAINING = [("INDP_CAT", "SEX"), ("DENSITY", "OWN_RENT")]  # pairs of gaps with what says where they are
 ALL_GAPS = [(name, "SEX" if name in ("INDP_CAT", "MSP") else "DENSITY") for name in GAPS[1:]]
@@ -123,7 +129,7 @@ def with_gaps(
 
 
 def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Shares by group of questions; the mean of the age, and its variance, by themselves."""
+    """Shares by group of questions; the mean of the age and the slopes of two regressions, and their variances."""
     names = [f"v{v}" for v in range(LEVELS)]
     one = {c: np.stack([(table[c] == v).to_numpy() for v in names]).astype(float) for c in GAPS[1:]}
     pairs = list(itertools.combinations(GAPS[1:], 2))
@@ -139,7 +145,32 @@ def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
         "other pairs": joint([p for p in pairs if frozenset(p) not in strong]),
         "age": np.array([table["AGEP"].mean()]),
         "age variance": np.array([table["AGEP"].var() / n]),
+        **slopes(table),
     }
+
+
+def slopes(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Slopes, without the intercept, and their variances: least squares, and maximum likelihood by Newton's method."""
+    sex, age = (table["SEX"] == "v1").to_numpy(float), table["AGEP"].to_numpy(float) / 10.0
+    base = [np.ones(len(table)), sex, np.log(table["DENSITY"].to_numpy() + 1.0)]
+
+    def with_levels(of: dict[str, tuple[int, ...]], *more) -> np.ndarray:
+        dummies = [(table[c] == f"v{v}").to_numpy(float) for c, levels in of.items() for v in levels]
+        return np.column_stack([*base, *dummies, *more])
+
+    x = with_levels(LINEAR)
+    inverse = np.linalg.inv(x.T @ x)
+    b = inverse @ (x.T @ age)
+    variance = ((age - x @ b) ** 2).sum() / (len(x) - x.shape[1]) * np.diag(inverse)
+    x, y = with_levels(LOGISTIC, age), (table["DPHY"] == "v1").to_numpy(float)
+    a = np.zeros(x.shape[1])
+    for _ in range(25):
+        p = 1.0 / (1.0 + np.exp(-x @ a))
+        inverse = np.linalg.inv((x * (p * (1.0 - p))[:, None]).T @ x)
+        a += inverse @ (x.T @ (y - p))
+    return {
+        "linear": b[1:], "linear variance": variance[1:], "logistic": a[1:], "logistic variance": np.diag(inverse)[1:],
+    }  # fmt: skip
 
 
 def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]:
@@ -177,11 +208,14 @@ def judge(copies: list[dict], sample: dict, truth: dict, n: int) -> dict[str, di
     standard errors."""
     out = {}
     for group in GROUPS:
-        t = truth[group]
-        here = n * t * (1.0 - t) > 20.0 if group != "age" else np.array([True])
+        t, of_numbers = truth[group], group in NUMBERS
+        here = np.full(len(t), True) if of_numbers else n * t * (1.0 - t) > 20.0
         t, q = t[here], np.array([copy[group][here] for copy in copies])
-        u = np.array([copy["age variance"] for copy in copies]) if group == "age" else q * (1.0 - q) / n
-        part = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
+        if of_numbers:
+            u, part = np.array([copy[f"{group} variance"] for copy in copies]), truth[f"{group} variance"]
+            part = part * truth["n"] / n
+        else:
+            u, part = q * (1.0 - q) / n, t * (1.0 - t) / n
         p = mb.pool(q, u, n=n)
         figures = {
             "covers": (p.low < t) & (t < p.high), "error": (p.estimate - t) ** 2 / part,
