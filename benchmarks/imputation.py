@@ -11,7 +11,9 @@ completion moves most, on average over samples, in standard errors of the comple
 
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
 industry with sex and of tenure with the density, since sex and density say which cells are missing; "gaps" links each
-column with gaps to one of these; "links-learned" and so on have learned bases. The folder has
+column with gaps to one of these; "crossed" gives each a second parent that says which of its cells are missing, sex or
+the fifth of the density, and "crossed+age" links the age with the marital status, too; "links-learned" and so on have
+learned bases. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
 cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
 what was made of each sample, and goes on from there.
@@ -67,7 +69,18 @@ LOGISTIC = {"POV": (1, 2, 3, 4), "MSP": (1, 3, 4)}
 NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
 EXPLAINING = [("INDP_CAT", "SEX"), ("DENSITY", "OWN_RENT")]  # pairs of gaps with what says where they are
 ALL_GAPS = [(name, "SEX" if name in ("INDP_CAT", "MSP") else "DENSITY") for name in GAPS[1:]]
-LINKS = {"links": "forest", "named": NAMED, "explained": [*NAMED, *EXPLAINING], "gaps": ALL_GAPS}  # by the method
+CROSSED = [
+    ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("INC", "INDP_CAT", "SEX"), ("MSP", "OWN_RENT", "SEX"),
+    ("DPHY", "MSP", "SEX"), ("EDU", "INC", "FIFTH"), ("INDP_CAT", "SEX", "FIFTH"),
+]  # fmt: skip
+LINKS = {
+    "links": "forest",
+    "named": NAMED,
+    "explained": [*NAMED, *EXPLAINING],
+    "gaps": ALL_GAPS,
+    "crossed": CROSSED,
+    "crossed+age": [*CROSSED, ("AGEP", "MSP")],
+}  # by the method; fmt: skip
 MICE = """
 suppressMessages(library(mice))
 d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
@@ -181,6 +194,11 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
     text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    if method.startswith("crossed"):  # a second parent needs levels
+        table = pd.read_csv(place / "t.csv")
+        fifth = pd.qcut(table["DENSITY"], 5, labels=False, duplicates="drop")
+        table.assign(FIFTH=fifth.map(lambda i: f"f{i}")).to_csv(place / "t.csv", index=False)
+        text += "[columns.DENSITY]\nuse = false\n"
     (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
     for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):
