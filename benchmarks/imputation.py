@@ -3,15 +3,17 @@
 The population is the 2018 and 2019 national extracts of the American Community Survey that SDNist hands out: the age,
 the density, and 14 columns of at most 7 levels. Samples are drawn from it with replacement, 30 % of the cells of eight
 columns are taken out at random given sex and log density, and filled in again. Intervals of 95 % should have the
-population's shares of levels, of pairs of levels, and the mean age, 95 times in 100; squared errors are in variances of
-the complete sample. A worst bias is of the share that completion moves most, on average over samples, in standard
-errors of the complete sample.
+population's shares of levels, of pairs of levels, the mean age, and the slopes of a linear and a logistic regression 95
+times in 100; squared errors are in variances of the complete sample. A worst bias is of the share or slope that
+completion moves most, on average over samples, in standard errors of the complete sample.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
 
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
 industry with sex and of tenure with the density, since sex and density say which cells are missing; "gaps" links each
-column with gaps to one of these; "links-learned" and so on have learned bases. The folder has
+column with gaps to one of these; "crossed" gives each a second parent that says which of its cells are missing, sex or
+the fifth of the density, and "crossed+age" links the age with the marital status, too; "links-learned" and so on have
+learned bases. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
 cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
 what was made of each sample, and goes on from there.
@@ -57,11 +59,28 @@ seed = {seed}
 [output]
 labels = 5
 """
-GROUPS = "margins", "strong pairs", "other pairs", "age"
+SHARES = "margins", "strong pairs", "other pairs"
+NUMBERS = "age", "linear", "logistic"  # estimates that come with their variances
+GROUPS = *SHARES, *NUMBERS
+# Levels by frequency that have dummy variables in a linear regression of the age, and in a logistic one of walking with
+# difficulty, which has the age besides; both have the sex and the log density.
+LINEAR = {"OWN_RENT": (1,), "MSP": (1, 2), "DPHY": (1,), "EDU": (1, 2, 3), "POV": (1, 2, 3, 4)}
+LOGISTIC = {"POV": (1, 2, 3, 4), "MSP": (1, 3, 4)}
 NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
 EXPLAINING = [("INDP_CAT", "SEX"), ("DENSITY", "OWN_RENT")]  # pairs of gaps with what says where they are
 ALL_GAPS = [(name, "SEX" if name in ("INDP_CAT", "MSP") else "DENSITY") for name in GAPS[1:]]
-LINKS = {"links": "forest", "named": NAMED, "explained": [*NAMED, *EXPLAINING], "gaps": ALL_GAPS}  # by the method
+CROSSED = [
+    ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("INC", "INDP_CAT", "SEX"), ("MSP", "OWN_RENT", "SEX"),
+    ("DPHY", "MSP", "SEX"), ("EDU", "INC", "FIFTH"), ("INDP_CAT", "SEX", "FIFTH"),
+]  # fmt: skip
+LINKS = {
+    "links": "forest",
+    "named": NAMED,
+    "explained": [*NAMED, *EXPLAINING],
+    "gaps": ALL_GAPS,
+    "crossed": CROSSED,
+    "crossed+age": [*CROSSED, ("AGEP", "MSP")],
+}  # by the method; fmt: skip
 MICE = """
 suppressMessages(library(mice))
 d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
@@ -123,7 +142,7 @@ def with_gaps(
 
 
 def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Shares by group of questions; the mean of the age, and its variance, by themselves."""
+    """Shares by group of questions; the mean of the age and the slopes of two regressions, and their variances."""
     names = [f"v{v}" for v in range(LEVELS)]
     one = {c: np.stack([(table[c] == v).to_numpy() for v in names]).astype(float) for c in GAPS[1:]}
     pairs = list(itertools.combinations(GAPS[1:], 2))
@@ -139,7 +158,32 @@ def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
         "other pairs": joint([p for p in pairs if frozenset(p) not in strong]),
         "age": np.array([table["AGEP"].mean()]),
         "age variance": np.array([table["AGEP"].var() / n]),
+        **slopes(table),
     }
+
+
+def slopes(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Slopes, without the intercept, and their variances: least squares, and maximum likelihood by Newton's method."""
+    sex, age = (table["SEX"] == "v1").to_numpy(float), table["AGEP"].to_numpy(float) / 10.0
+    base = [np.ones(len(table)), sex, np.log(table["DENSITY"].to_numpy() + 1.0)]
+
+    def with_levels(of: dict[str, tuple[int, ...]], *more) -> np.ndarray:
+        dummies = [(table[c] == f"v{v}").to_numpy(float) for c, levels in of.items() for v in levels]
+        return np.column_stack([*base, *dummies, *more])
+
+    x = with_levels(LINEAR)
+    inverse = np.linalg.inv(x.T @ x)
+    b = inverse @ (x.T @ age)
+    variance = ((age - x @ b) ** 2).sum() / (len(x) - x.shape[1]) * np.diag(inverse)
+    x, y = with_levels(LOGISTIC, age), (table["DPHY"] == "v1").to_numpy(float)
+    a = np.zeros(x.shape[1])
+    for _ in range(25):
+        p = 1.0 / (1.0 + np.exp(-x @ a))
+        inverse = np.linalg.inv((x * (p * (1.0 - p))[:, None]).T @ x)
+        a += inverse @ (x.T @ (y - p))
+    return {
+        "linear": b[1:], "linear variance": variance[1:], "logistic": a[1:], "logistic variance": np.diag(inverse)[1:],
+    }  # fmt: skip
 
 
 def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]:
@@ -150,6 +194,11 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
     text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    if method.startswith("crossed"):  # a second parent needs levels
+        table = pd.read_csv(place / "t.csv")
+        fifth = pd.qcut(table["DENSITY"], 5, labels=False, duplicates="drop")
+        table.assign(FIFTH=fifth.map(lambda i: f"f{i}")).to_csv(place / "t.csv", index=False)
+        text += "[columns.DENSITY]\nuse = false\n"
     (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
     for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):
@@ -177,11 +226,14 @@ def judge(copies: list[dict], sample: dict, truth: dict, n: int) -> dict[str, di
     standard errors."""
     out = {}
     for group in GROUPS:
-        t = truth[group]
-        here = n * t * (1.0 - t) > 20.0 if group != "age" else np.array([True])
+        t, of_numbers = truth[group], group in NUMBERS
+        here = np.full(len(t), True) if of_numbers else n * t * (1.0 - t) > 20.0
         t, q = t[here], np.array([copy[group][here] for copy in copies])
-        u = np.array([copy["age variance"] for copy in copies]) if group == "age" else q * (1.0 - q) / n
-        part = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
+        if of_numbers:
+            u, part = np.array([copy[f"{group} variance"] for copy in copies]), truth[f"{group} variance"]
+            part = part * truth["n"] / n
+        else:
+            u, part = q * (1.0 - q) / n, t * (1.0 - t) / n
         p = mb.pool(q, u, n=n)
         figures = {
             "covers": (p.low < t) & (t < p.high), "error": (p.estimate - t) ** 2 / part,

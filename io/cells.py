@@ -1,6 +1,5 @@
 """Batches of rows as text: each column's distinct texts once, and an integer per cell, so that work on text is done
 once per distinct text and not once per cell.
-a different text and not once a cell.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ its encoding, with quotes where needed; Parquet keeps its types.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -182,68 +182,97 @@ class _Pieces:
 
 
 class _Text:
-    """CSV in the source's dialect."""
+    """CSV in the source's dialect. Cells are dictionary arrays, so that work on text is done once per distinct text."""
 
     def __init__(self, file, originals: Originals, path: Path):
-        self._head = originals.head
+        self._head, self._delimiter = originals.head, originals.delimiter
         self._file = io.TextIOWrapper(file, originals.encoding, newline="", errors="strict")
-        self._csv = csv.writer(self, delimiter=originals.delimiter)
+        self._special = f'["\r\n{re.escape(originals.delimiter)}]'  # characters of cells that need quotes
         self._path, self._encoding = path, originals.encoding
 
-    def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> list[str]:
-        cells = [""] * n if held is None else _as_text(held)
-        texts = _texts(column, values, form)
-        for i, text in zip(at, texts):
-            cells[i] = text
-        return cells
+    def put(
+        self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None
+    ) -> pa.DictionaryArray:
+        return self._with(held, n, at, *_texts(column, values, form))
 
-    def blank(self, held: pa.Array | None, n: int, gaps: np.ndarray | None, column: Column) -> list[str]:
-        cells = self.put(held, n, (), (), column, None)
-        for i in np.flatnonzero(gaps) if gaps is not None else ():
-            cells[i] = ""
-        return cells
+    def blank(
+        self, held: pa.Array | None, n: int, gaps: np.ndarray | None, column: Column, text: str = ""
+    ) -> pa.DictionaryArray:
+        """Cells with `text` in the gaps."""
+        at = np.zeros(0, np.intp) if gaps is None else np.flatnonzero(gaps)
+        return self._with(held, n, at, [text], np.zeros(len(at), np.int32))
 
-    def number(self, values: np.ndarray) -> list[str]:
-        return ["" if v != v else f"{v:.4g}" if values.dtype.kind == "f" else str(v) for v in values.tolist()]
+    @staticmethod
+    def _with(held: pa.Array | None, n: int, at, texts: list[str], of: np.ndarray) -> pa.DictionaryArray:
+        """Cells in which those at `at` are texts[of]."""
+        cells = _as_text(pa.nulls(n, pa.string()) if held is None else held)
+        if not len(at):
+            return cells
+        codes = cells.indices.to_numpy().copy()
+        codes[at] = len(cells.dictionary) + of
+        return pa.DictionaryArray.from_arrays(codes, pa.concat_arrays([cells.dictionary, pa.array(texts, pa.string())]))
 
-    def write(self, line: str) -> None:
-        """Write a line for the csv module, which quotes a carriage return only if the line terminator has one."""
-        self._file.write(line.removesuffix("\r\n") + "\n")
+    def number(self, values: np.ndarray) -> pa.DictionaryArray:
+        texts = ["" if v != v else f"{v:.4g}" if values.dtype.kind == "f" else str(v) for v in values.tolist()]
+        return pa.array(texts, pa.string()).dictionary_encode()
 
     def add(self, columns: Mapping[Any, Any]) -> None:
         if self._head is not None:
-            self._csv.writerow([*self._head, *(name for name in columns if isinstance(name, str))])
+            names = [*self._head, *(name for name in columns if isinstance(name, str))]
+            self._write([pa.array([name]).dictionary_encode() for name in names])
             self._head = None
-        cells = [c if isinstance(c, list) else _as_text(c) for c in columns.values()]
+        self._write([_as_text(cells) for cells in columns.values()])
+
+    def _write(self, columns: Sequence[pa.DictionaryArray]) -> None:
+        """Write lines as the csv module does, with quotes where needed."""
+        cells = [self._quoted(c.dictionary).take(c.indices) for c in columns]
+        if len(cells) == 1:  # an empty line is no row
+            cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
+        lines = pc.binary_join_element_wise(*cells, self._delimiter)
+        text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
         try:
-            self._csv.writerows(zip(*cells, strict=True))
+            self._file.write(text[0].as_py() + "\n")
         except UnicodeEncodeError as error:
             raise DataError(f"{self._path}: {error.object[error.start]!r} is not in {self._encoding}") from None
+
+    def _quoted(self, texts: pa.StringArray) -> pa.StringArray:
+        special = pc.match_substring_regex(texts, self._special)
+        if not pc.any(special).as_py():
+            return texts
+        doubled = pc.replace_substring(texts, '"', '""')
+        return pc.if_else(special, pc.binary_join_element_wise('"', doubled, '"', ""), texts)
 
     def close(self) -> None:
         self._file.flush()
         self._file.detach()
 
 
-def _as_text(array: pa.Array) -> list[str]:
-    if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is formatted once
-        return np.array(_as_text(array.dictionary), object)[array.indices.to_numpy()].tolist()
-    if pa.types.is_temporal(array.type):  # from a typed table; in other files dates are text
-        form, times = of_times(array.type), in_milliseconds(array).to_pylist()
-        return ["" if v is None else form.written(repr(v / 86_400_000)) for v in times]
-    return ["" if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in array.to_pylist()]
+def _as_text(array: pa.Array) -> pa.DictionaryArray:
+    """Texts of cells, "" if missing, with indices int32; each distinct one is formatted once."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    texts, codes = array.dictionary, array.indices.cast(pa.int32())
+    if pa.types.is_temporal(texts.type):  # from a typed table; in other files dates are text
+        form, times = of_times(texts.type), in_milliseconds(texts).to_pylist()
+        texts = pa.array([form.written(repr(v / 86_400_000)) for v in times], pa.string())
+    elif texts.type != pa.string():
+        texts = pa.array([f"{v:.15g}" if isinstance(v, float) else str(v) for v in texts.to_pylist()], pa.string())
+    if codes.null_count:
+        codes, texts = pc.fill_null(codes, len(texts)), pa.concat_arrays([texts, pa.array([""])])
+    return pa.DictionaryArray.from_arrays(codes, texts)
 
 
 def _number(value: float, form: Form | Dates | None) -> str:
-    text = np.format_float_positional(float(f"{value:.15g}"), trim="-")
+    text = f"{value:.15g}"
+    if "e" in text:
+        text = np.format_float_positional(float(text), trim="-")
     return text if form is None else form.written(text)
 
 
-def _texts(column: Column, values: np.ndarray, form: Form | Dates | None) -> list[str]:
-    """Texts of level codes or numbers (n,); each distinct one is formatted once."""
+def _texts(column: Column, values: np.ndarray, form: Form | Dates | None) -> tuple[list[str], np.ndarray]:
+    """Distinct texts of level codes or numbers (n,), and the text of each, (n,)."""
     different, of = np.unique(np.asarray(values), return_inverse=True)
-    texts = [column.levels[int(v)] if column.levels else _number(v, form) for v in different]
-    return np.array(texts, object)[of].tolist() if texts else []
+    return [column.levels[int(v)] if column.levels else _number(v, form) for v in different], of
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
@@ -262,7 +291,8 @@ class _Parquet:
         if not len(at):
             return held
         of = held.type.value_type if pa.types.is_dictionary(held.type) else held.type
-        texts = _texts(column, values, form)
+        distinct, which = _texts(column, values, form)
+        texts = pa.array(distinct, pa.string()).take(pa.array(which))
         try:
             if isinstance(form, Dates) and pa.types.is_temporal(of):
                 new = _temporal(np.rint(values * 86_400_000).astype(np.int64), of)
@@ -271,11 +301,11 @@ class _Parquet:
             elif not column.levels and pa.types.is_floating(of):
                 new = pa.array([float(f"{v:.15g}") for v in values]).cast(of, safe=False)
             else:
-                new = pa.array(texts, pa.string()).cast(of)
+                new = texts.cast(of)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise DataError(
-                f"column '{column.name}': its type, {of}, cannot hold {texts[0]!r}; write the source as CSV, and "
-                "complete that"
+                f"column '{column.name}': its type, {of}, cannot hold {texts[0].as_py()!r}; write the source as CSV, "
+                "and complete that"
             ) from None
         mask = np.zeros(n, bool)
         mask[at] = True

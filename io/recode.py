@@ -195,7 +195,7 @@ def _lacking(columns: Mapping[str, str], names: Collection[str], may_lack: Colle
 def _missing_columns(
     path: Path, columns: Mapping[str, str], names: Sequence[str], may_lack: Collection[str], advice: str
 ) -> DataError:
-    there, of_table = set(names), set(columns.values())
+    there, of_table = set(names), dict.fromkeys(columns.values())
     needed = [in_file for name, in_file in columns.items() if name not in may_lack and in_file not in there]
     lacking = list(dict.fromkeys(needed)) or [name for name in of_table if name not in there]
     others = [n for n in names if n not in of_table]

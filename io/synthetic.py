@@ -55,7 +55,7 @@ def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str])
                 at = np.flatnonzero(~blank)
                 put = target.put(held, len(x), at, x[at], column, originals.forms.get(name))
                 if name in markers:
-                    put = [markers[name] if missing else text for missing, text in zip(lacks, put)]
+                    put = target.blank(put, len(x), lacks, column, markers[name])
                 rows[name if place is None else place] = put
             target.add(rows)
 

@@ -2,7 +2,6 @@
 
 The import may leave columns out of a table, so its rows are written from their source file if that is near and
 unchanged, otherwise from the table itself.
-and unchanged, else from the table itself.
 """
 
 from __future__ import annotations
@@ -128,6 +127,13 @@ def _own(asking: Asking, path: Path, notes: list[str]) -> Filling:
     asked, n = asking.asked, asking.run.table.n_rows
     places = np.full(n, -1)
     places[asked.training_numbers()] = np.arange(asked.n_rows)
+
+    if n_out := int((places < 0).sum()):
+        notes = [
+            *notes,
+            f"{counted(n_out, 'row')} not trained on (data.heldout): gaps there are drawn given the row's own cells, "
+            'which inform no other row; for an analysis, complete a run of all rows (data.heldout = "none")',
+        ]
 
     def parts() -> Iterator[Rows]:
         return (asked.recorded(np.arange(i, min(i + BATCH, n))) for i in range(0, n, BATCH))

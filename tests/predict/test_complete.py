@@ -291,6 +291,26 @@ def test_numbers_are_written_as_they_are_read(form, text):
     assert form_of(["12,5", "7,25"])[0].written("3.5") == "3,5"
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " "])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_lines_are_those_of_the_csv_module(tmp_path, delimiter, n_columns):
+    """Quotes, delimiters, line ends, empty cells, and the same from cells with and without a dictionary."""
+    texts = ["", "a", 'say "so"', "a,b;c|d\te f", "two\nlines", "\rback", " ", "é", "0", '"']
+    columns = [np.random.default_rng(i).choice(texts, 200) for i in range(n_columns)]
+    names = ["x", 'y "z"', "a,b"][:n_columns]
+    originals = SimpleNamespace(head=names, delimiter=delimiter, encoding="utf-8")
+    path = tmp_path / "a.csv"
+    with path.open("wb") as file:
+        text = complete._Text(file, originals, path)
+        text.add({i: pa.array(cells, pa.string()).dictionary_encode() for i, cells in enumerate(columns)})
+        text.add({i: pa.array([c or None for c in cells], pa.string()) for i, cells in enumerate(columns)})
+        text.close()
+    expected: list[str] = []  # the module quotes a carriage return only if its line terminator has one
+    lines = csv.writer(SimpleNamespace(write=expected.append), delimiter=delimiter)
+    lines.writerows([names, *zip(*columns), *zip(*columns)])
+    assert path.read_bytes().decode() == "".join(line.removesuffix("\r\n") + "\n" for line in expected)
+
+
 @pytest.mark.parametrize("gap", [0, 69_999])
 def test_ordered_categories_stay_ordered(tmp_path, gap):
     """Also where a batch of the file has no gap."""
