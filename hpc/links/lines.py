@@ -75,29 +75,23 @@ class Lines:
     @cached_property
     def _without(self) -> list[np.ndarray]:
         """Log evidence of each column without a parent, (means, G)."""
-        if not self.columns:
-            return []
-        each = [(len(means), len(variances)) for means, _, _, variances in self._grids]
-        lengths = [of_mean * of_variance for of_mean, of_variance in each]
-        column, m = np.repeat(np.arange(len(each)), lengths), self._moments
-        hyper = self._hyper[column]
-        hyper[:, normal.MEAN] = np.concatenate([np.repeat(of[normal.MEAN], g) for of, (_, g) in zip(self._grids, each)])
-        of_variance = [np.tile(of[normal.VARIANCE], n) for of, (n, _) in zip(self._grids, each)]
-        hyper[:, normal.VARIANCE] = np.concatenate(of_variance)
-        n = np.broadcast_to(m.n.astype(np.int64), (len(column), len(m.n)))
-        s = np.ascontiguousarray(n), m.mean[column], self._squares[column]
-        total = updates.number_marginals(s, hyper, 0, len(column))[0]
-        return [of.reshape(form) for of, form in zip(np.split(total, np.cumsum(lengths)[:-1]), each)]
-
-    @cached_property
-    def _squares(self) -> np.ndarray:
-        """Sums of squares about the means, (R, K)."""
-        return np.ascontiguousarray(np.einsum("rrk->rk", self._moments.products))
+        return [self._alone(c) for c in range(len(self.columns))]
 
     def _under(self, c: int) -> np.ndarray:
         """Log evidence of a column under each parent at each variance, (G, R)."""
         (_, kappa, nu, _), variances, m = self._hyper[c], self._grids[c][normal.VARIANCE], self._moments
-        points = np.empty((len(variances), 3))
-        points[:, 0], points[:, 1], points[:, 2] = kappa, nu, variances
-        moments = m.n, m.mean, m.mean[c], self._squares, m.products[:, c], m.products[c, c]
+        points = np.stack([np.full(len(variances), kappa), np.full(len(variances), nu), variances], axis=1)
+        squares = np.einsum("rrk->rk", m.products)
+        moments = m.n, m.mean, m.mean[c], squares, m.products[:, c], m.products[c, c]
         return updates.line_marginals(points, self._scales**2, self._centers, self._mean[c], *moments)[0]
+
+    def _alone(self, c: int) -> np.ndarray:
+        """Log evidence of a column without a parent at each mean and variance, (means, G)."""
+        means, _, _, variances = self._grids[c]
+        n = len(means) * len(variances)
+        hyper = np.repeat(self._hyper[[c]], n, axis=0)
+        hyper[:, normal.MEAN] = np.repeat(means, len(variances))
+        hyper[:, normal.VARIANCE] = np.tile(variances, len(means))
+        each = self._moments.n.astype(np.int64), self._moments.mean[c], self._moments.products[c, c]
+        s = tuple(np.repeat(a[None], n, axis=0) for a in each)
+        return updates.number_marginals(s, hyper, 0, n)[0].reshape(len(means), -1)

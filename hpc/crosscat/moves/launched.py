@@ -71,7 +71,7 @@ def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     key = ledger.stream(Purpose.SEEDS)
     least = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
     result = np.array(least, np.uint64).reshape(len(least), ledger.n_labels, 2, 2)
-    word, row = _least(ledger, result) if ledger.n_shards > 1 else result[0].transpose(1, 0, 2)
+    word, row = result[0].transpose(1, 0, 2) if ledger.n_shards == ledger.comm.size == 1 else _least(ledger, result)
     a, b = groups.T
     single = a == b
     one, two = row[a, 0], np.where(single, row[a, 1], row[b, 0])
