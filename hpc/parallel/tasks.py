@@ -30,7 +30,7 @@ def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str, eac
     itself, forks a child for each further core. Tasks hold no collective; their results travel pickled and do not
     depend on who runs them. An MpibayesError raised by a task is raised on all ranks. A rank that is asked to stop
     (`comm.asked_to_stop`) skips its remaining tasks, as it does if a task raises Stopped; then all ranks raise Stopped.
-    what: the step in words ("find views"). each: one task in words ("search"), which `comm.report` counts as they begin.
+    what: the step in words ("find views"). each: a task in words ("search"), for `comm.report` as tasks begin.
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), rank_cores(comm.alone)
     at_once = comm.size * _processes(n_cores, len(local))
