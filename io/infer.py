@@ -223,7 +223,7 @@ def _integers(p: Profile, keep: bool) -> Decision:
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
         advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
-    if (rows := 0 if keep or p.n_missing else rows_a_unit(p.runs, few, p.minimum, p.maximum)):
+    if rows := 0 if keep or p.n_missing else rows_a_unit(p.runs, few, p.minimum, p.maximum):
         return _unit(p, rows)
     values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
     close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
@@ -250,7 +250,7 @@ def _integers(p: Profile, keep: bool) -> Decision:
 def _unit(p: Profile, rows: int) -> Decision:
     units = f"{p.counted} units of {rows:,} rows each, one after another"
     warning = (
-        f"column '{p.name}': left out: it numbers {units}, as in a panel, and clusters would gather the rows of a unit; "
+        f"column '{p.name}': left out: it numbers {units}, as in a panel: clusters would gather each unit's rows; "
         f"if it is a quantity: {option('keep', p.name)}"
     )
     return Decision("ignored", reason=f"identifier: integers that number {units}", warning=warning)

@@ -1,8 +1,8 @@
 """Ordered categories: a few integers, such as Likert items, or bands of numbers, such as ages or incomes.
 
 A column is ordered if its levels, at least three, are all integers (also written 3.0) or all bands (`18-24`, `under
-18`, `65+`, `$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns named as codes
-(`zip`, `type`) are nominal.
+18`, `65+`, `$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and
+columns named as codes (`zip`, `type`) are nominal.
 """
 
 from __future__ import annotations

@@ -23,22 +23,22 @@ class Stopped(Exception):
     """The program was asked to stop before all tasks were done. Every rank raises it."""
 
 
-def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str, each: str = "") -> list[T]:
+def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str, noun: str = "") -> list[T]:
     """Return the result of every task, in their order, on every rank. Collective.
 
     Task i runs on rank i mod `comm.size`. A program running alone (`Serial.alone`), or one that started its ranks
     itself, forks a child for each further core. Tasks hold no collective; their results travel pickled and do not
     depend on who runs them. An MpibayesError raised by a task is raised on all ranks. A rank that is asked to stop
     (`comm.asked_to_stop`) skips its remaining tasks, as it does if a task raises Stopped; then all ranks raise Stopped.
-    what: the step in words ("find views"). each: one task in words ("search"), which `comm.report` counts as they begin.
+    what: the step in words ("find views"). noun: for a task ("search"), for `comm.report` as tasks begin.
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), rank_cores(comm.alone)
     at_once = comm.size * _processes(n_cores, len(local))
 
     def begin(done: int) -> None:
-        if each and comm.rank == 0:
+        if noun and comm.rank == 0:
             first, last = done * at_once + 1, min((done + 1) * at_once, len(tasks))
-            comm.report(f"{each} {first}{f' to {last}' if last > first else ''} of {len(tasks)}")
+            comm.report(f"{noun} {first}{f'-{last}' if last > first else ''} of {len(tasks)}")
 
     # callers announce long tasks beforehand; `meet` reports the ranks that are waited for at the end
     results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop, begin), what, loud=False)

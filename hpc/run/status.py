@@ -1,7 +1,7 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (searching, running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
-(`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
+Fields: state (searching, running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the
+family shows (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (number of growths of its table), the writer's
 host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint,
 host, job, updated, message), updated (ISO time), message. Any of them may be missing or null: early in a run not all
@@ -119,8 +119,9 @@ def ending(run_dir: str | Path) -> dict[str, Any] | None:
 def liveness(status: dict[str, Any], now: datetime | None = None) -> tuple[bool | None, float | None]:
     """Return (alive, seconds since its last update).
 
-    A run that neither searches, runs nor waits for its turn is not alive. In the run's own place (`lock.place`) its process is
-    looked up; elsewhere a long silence by the two hosts' clocks means no. None if unknown, as for a chain that waits or searches.
+    A run that neither searches, runs nor waits for its turn is not alive. In the run's own place (`lock.place`) its
+    process is looked up; elsewhere a long silence by the two hosts' clocks means no. None if unknown, as for a chain
+    that waits or searches.
     """
     try:
         updated = datetime.fromisoformat(status["updated"])

@@ -37,7 +37,11 @@ def test_children_are_used_where_the_program_runs_alone(monkeypatch):
 
 @pytest.mark.parametrize(
     ("cores", "reported"),
-    [(1, ["task 1 of 3", "task 2 of 3", "task 3 of 3"]), (2, ["task 1 to 2 of 3", "task 3 of 3"]), (9, ["task 1 to 3 of 3"])],
+    [
+        (1, ["task 1 of 3", "task 2 of 3", "task 3 of 3"]),
+        (2, ["task 1-2 of 3", "task 3 of 3"]),
+        (9, ["task 1-3 of 3"]),
+    ],
 )
 def test_tasks_are_reported_as_they_begin(monkeypatch, cores, reported):
     monkeypatch.setattr(tasks, "rank_cores", lambda alone: cores)
