@@ -1,7 +1,7 @@
 """Dates and times as people and programs write them, as numbers of days: 2024-05-01, 1.5.2024, 5/1/2024 2:30 PM.
 
 A column of dates becomes a real one in days since 1970-01-01, in UTC if zones are written; a column of times of day, in
-days since midnight. Its step is the day, hour, minute, second or millisecond, the largest that fits all its values.
+days since midnight. Years of two digits, as in 5/1/24, are 1969 to 2068, as in POSIX. Its step is the day, hour, minute, second or millisecond, the largest that fits all its values.
 `Dates` is a form like `forms.Form`: inferred from a column's first cells, it applies to all of it.
 """
 
@@ -25,8 +25,8 @@ CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?
 ZONE = r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?))?"
 DAY_AND_MONTH = {
     "ymd": r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})",
-    "dmy": r"(?P<day>\d{1,2})[-/.](?P<month>\d{1,2})[-/.](?P<year>\d{4})",
-    "mdy": r"(?P<month>\d{1,2})[-/](?P<day>\d{1,2})[-/](?P<year>\d{4})",
+    "dmy": r"(?P<day>\d{1,2})[-/.](?P<month>\d{1,2})(?P<year>[-/.]\d{4}|/\d{2})",  # 1-2-03 may be anything
+    "mdy": r"(?P<month>\d{1,2})[-/](?P<day>\d{1,2})(?P<year>[-/]\d{4}|/\d{2})",
 }
 PATTERN = {order: rf"^{text}(?:[T ] ?{CLOCK}{ZONE})?$" for order, text in DAY_AND_MONTH.items()}
 PATTERN["compact"] = (
@@ -41,6 +41,7 @@ PARTS = {
     "hour": tuple(str(hour) for hour in range(24)),
 }
 EXAMPLES = {"ymd": "2024-05-01", "compact": "20240501", "dmy": "01/05/2024", "mdy": "05/01/2024", "clock": "12:30:00"}
+CENTURY = 69  # least year of two digits that is of the last century
 SHARE = 0.9  # of a column's first distinct texts that must be dates
 SURE = 20  # distinct texts without separators needed, all of them dates: 20240501 may be any integer
 
@@ -78,7 +79,8 @@ class Dates:
         parts = pc.extract_regex(texts, PATTERN[self.order])
 
         def number(name: str, otherwise: float = 0.0) -> np.ndarray:
-            text = pc.replace_substring(pc.struct_field(parts, name), ",", ".")
+            text = pc.utf8_ltrim(pc.struct_field(parts, name), "-/.")  # the year has its separator
+            text = pc.replace_substring(text, ",", ".")
             text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             values = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
             return np.where(np.isnan(values), otherwise, values)
@@ -94,6 +96,8 @@ class Dates:
         days = (hour * 3600 + minute * 60 + second) / 86_400
         if self.order != "clock":
             year, month, day = number("year", 1970), number("month", 1), number("day", 1)
+            short = np.char.str_len(text("year")) == len("/24")
+            year += np.where(short, np.where(year < CENTURY, 2000, 1900), 0)
             good &= (month >= 1) & (month <= 12) & (day >= 1)
             months = np.where(good, 12 * (year - 1970) + month - 1, 0).astype(np.int64)
             first, after = (np.array(m, "datetime64[M]").astype("datetime64[D]") for m in (months, months + 1))
@@ -193,7 +197,10 @@ def _like(match: re.Match, time: datetime.datetime) -> str:
     if time.microsecond or len(second) > 2:
         fraction = f"{time.microsecond:06d}".rstrip("0")
         written += (second[2:3] or ".") + fraction.ljust(len(second) - 3, "0")
-    new = {"year": f"{time.year:04d}", "minute": f"{time.minute:02d}", "second": written}
+    digits = known.get("year", "").lstrip("-/.")
+    of_century = len(digits) == 2 and 1900 + CENTURY <= time.year < 2000 + CENTURY
+    year = f"{time.year % 100:02d}" if of_century else f"{time.year:04d}"
+    new = {"year": known.get("year", "").removesuffix(digits) + year, "minute": f"{time.minute:02d}", "second": written}
     half, hour = known.get("half", ""), time.hour
     if half:
         letters = "AM" if hour < 12 else "PM"

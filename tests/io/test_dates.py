@@ -42,6 +42,8 @@ def reals(summary, name):
         ("%d/%m/%Y", "dmy", "day first"),
         ("%m/%d/%Y", "mdy", "month first"),
         ("%m-%d-%Y", "mdy", "month first"),
+        ("%m/%d/%y %H:%M", "mdy", "month first"),
+        ("%d/%m/%y", "dmy", "day first"),
         ("%Y-%m-%d %H:00", "ymd", "to the hour"),
         ("%Y-%m-%d %H:%M", "ymd", "to the minute"),
         ("%m/%d/%Y %I:%M %p", "mdy", "to the minute"),
@@ -68,6 +70,15 @@ def test_dates_as_people_write_them(tmp_path, written, order, words):
 )
 def test_what_is_no_date(text):
     assert np.isnan(numbers(pa.array([text] * 2), Dates())).all() and not dates_of(pa.array([text]))
+
+
+def test_years_of_two_digits():
+    texts = pa.array(["1/31/69", "12/31/68", "1/31/00", "1-31-03", "1.31.03"])
+    years = (numbers(texts, Dates("mdy")).astype("datetime64[D]").astype("datetime64[Y]").astype(float) + 1970).tolist()
+    assert years[:3] == [1969, 2068, 2000] and np.isnan(numbers(texts, Dates("mdy"))[3:]).all()
+    like = DatesLike("mdy", "", "1/31/99")
+    written = [like.written(str(day)) for day in (10_957, 36_525, -36_525)]
+    assert written == ["1/1/00", "1/1/2070", "12/31/1869"]  # two digits would be another century
 
 
 def test_zones_are_one_clock():
@@ -266,6 +277,7 @@ def test_each_pattern_has_its_own_texts():
         ("ymd", ["2024-12-31 01:00 -0200"], "2024-05-02 12:30 -0200", "2024-04-30 22:00 -0200"),
         ("ymd", ["?"], "2024-05-02 14:30:00", "2024-05-01"),
         ("mdy", ["?"], "05/02/2024 14:30:00", "05/01/2024"),
+        ("mdy", ["11/30/99 9:30", "1/8/90 0:00"], "5/2/24 14:30", "5/1/24 0:00"),
         ("clock", ["12:15", "9:05"], "14:30", "0:00"),
     ],
 )
