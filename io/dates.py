@@ -1,8 +1,9 @@
 """Dates and times as people and programs write them, as numbers of days: 2024-05-01, 1.5.2024, 5/1/2024 2:30 PM.
 
 A column of dates becomes a real one in days since 1970-01-01, in UTC if zones are written; a column of times of day, in
-days since midnight. Years of two digits, as in 5/1/24, are 1969 to 2068, as in POSIX. Its step is the day, hour, minute, second or millisecond, the largest that fits all its values.
-`Dates` is a form like `forms.Form`: inferred from a column's first cells, it applies to all of it.
+days since midnight. Years of two digits, as in 5/1/24, are 1969 to 2068, as in POSIX. The step of a column is the day,
+hour, minute, second or millisecond, the largest that fits all its values. `Dates` is a form like `forms.Form`: inferred
+from a column's first cells, it applies to all of it.
 """
 
 from __future__ import annotations
