@@ -16,7 +16,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str,
     grown = [*before.get(GROWN, ()), {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "rows": n_rows, "fingerprint": before["fingerprint"],
     }]  # fmt: skip
-    with storing(folder / FOLDER):
+    with storing(folder / FOLDER), _unless_lost(guard):
         make_directory(folder / FOLDER, within=folder)
         _remove_drafts(folder, guard)
         _make_way(folder, place_of(folder, len(grown)), guard)
@@ -116,7 +117,7 @@ def complete(folder: Path, guard: Guard) -> None:
     """Finish an interrupted growth of a directory, which is held: remove files that were set aside, and unfinished
     drafts."""
     record = identity.read_provenance(folder)
-    with storing(folder / FOLDER):
+    with storing(folder / FOLDER), _unless_lost(guard):
         _remove_drafts(folder, guard)
     if PENDING not in record:
         return
@@ -126,7 +127,7 @@ def complete(folder: Path, guard: Guard) -> None:
             f"{folder}: a start that added rows was interrupted, and {place}, the run of the earlier rows, is "
             "gone; put it back, and run the same command again"
         )
-    with storing(folder):
+    with storing(folder), _unless_lost(guard):
         kept = {path.name for path in place.iterdir()}
         for entry in _entries(folder):
             if entry.name in kept - STAYS:
@@ -176,6 +177,17 @@ def require_whole(folder: Path) -> None:
             f"{folder}: a start that adds rows has not finished; run the same command again. The run of "
             f"the rows before is {before}"
         )
+
+
+@contextmanager
+def _unless_lost(guard: Guard) -> Iterator[None]:
+    """Raise the guard's exception instead of FileNotFoundError if another start has taken the run over: then that one
+    has removed the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        guard()
+        raise
 
 
 def _entries(folder: Path) -> list[Path]:

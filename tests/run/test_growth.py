@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mpibayes as mb
-from mpibayes.errors import ConfigError
+from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.ibp.draws import last_draw as last_features
@@ -339,6 +339,29 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     state = mpibayes(tmp_path, "status", "may").stdout
     assert "not started" in state and "rows appended" in state, state
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
+
+
+def test_a_growth_that_another_start_has_taken_over_says_so(tmp_path, monkeypatch):
+    """A frozen start wakes up after its draft was removed."""
+    begun(tmp_path, "mixture")
+    place, table = tmp_path / "may", Table.open(tmp_path / "people.h5")
+    record, lost = {**read_provenance(place), "fingerprint": table.fingerprint}, []
+
+    def copied(source, target):
+        shutil.rmtree(target.parent)
+        lost.append(True)
+        target.write_bytes(source.read_bytes())
+
+    def guard():
+        if lost:
+            raise CheckpointError("writes nothing more")
+
+    with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="^writes nothing more"):
+        patch.setattr(grown, "_copy", copied)
+        grown.take_in(place, record, 90, read_settings(place), guard)
+    with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="No such file"):
+        patch.setattr(grown, "_copy", copied)
+        grown.take_in(place, record, 90, read_settings(place), unguarded)
 
 
 def read_settings(place):
