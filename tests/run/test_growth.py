@@ -350,13 +350,13 @@ def test_a_growth_that_another_start_has_taken_over_says_so(tmp_path, monkeypatc
     def copied(source, target):
         shutil.rmtree(target.parent)
         lost.append(True)
-        target.write_bytes(source.read_bytes())
+        target.write_bytes(b"")
 
     def guard():
         if lost:
             raise CheckpointError("writes nothing more")
 
-    with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="^writes nothing more"):
+    with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="writes nothing more"):
         patch.setattr(grown, "_copy", copied)
         grown.take_in(place, record, 90, read_settings(place), guard)
     with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="No such file"):
