@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -318,6 +319,14 @@ def exit_code(done: subprocess.CompletedProcess) -> int:
 
 
 @functools.cache
+def is_running(chain: Path) -> bool:
+    """True if the chain in a directory makes cycles: before, it may search for a start."""
+    try:
+        return json.loads((chain / "status.json").read_text())["state"] == "running"
+    except FileNotFoundError:
+        return False
+
+
 def is_open_mpi() -> bool:
     """True if the `mpirun` of these tests is Open MPI's."""
     return shutil.which("mpirun") is not None and "open-mpi" in launch(["mpirun", "--version"], timeout=30).stdout

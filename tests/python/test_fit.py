@@ -16,7 +16,7 @@ import mpibayes as mb
 from mpibayes.hpc.python import child, display, settings
 from mpibayes.hpc.run.identity import read_provenance, read_resolved
 from mpibayes.io.table import Table
-from tests.conftest import FOR_RANKS
+from tests.conftest import FOR_RANKS, is_running
 from tests.query.runs import people, write_csv
 
 AGES = {"mean": 40.0, "kappa": 0.1, "nu": 3, "variance": 200}
@@ -199,9 +199,9 @@ def start(place, ranks):
     )  # fmt: skip
 
 
-def wait_for(path, process, seconds=60):
+def wait_for_cycles(run, process, seconds=60):
     limit = time.monotonic() + seconds
-    while not path.exists():
+    while not is_running(run):
         assert process.poll() is None and time.monotonic() < limit, process.communicate()
         time.sleep(0.05)
 
@@ -213,7 +213,7 @@ def test_an_interrupt_ends_at_a_checkpoint_and_the_same_call_continues(tmp_path,
     write_csv(tmp_path / "people.csv", people(60))
     process = start(tmp_path, ranks)
     try:
-        wait_for(tmp_path / "run" / "status.json", process)
+        wait_for_cycles(tmp_path / "run", process)
         time.sleep(1.0)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -237,7 +237,7 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path):
     """The child, which would go on for long, and has no say any more: it is stopped by SIGSTOP."""
     write_csv(tmp_path / "people.csv", people(60))
     process = start(tmp_path, 1)
-    wait_for(tmp_path / "run" / "status.json", process)
+    wait_for_cycles(tmp_path / "run", process)
     pid = mb.open(tmp_path / "run").status[0]["pid"]
     os.kill(pid, signal.SIGSTOP)
     for _ in range(2):

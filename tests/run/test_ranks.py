@@ -15,7 +15,7 @@ from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, fewest
 from mpibayes.hpc.run import become, loop, ranks
 from mpibayes.hpc.run.plan import RANK_BYTES, Work
 from mpibayes.hpc.run.ranks import Machine, decide
-from tests.conftest import FOR_RANKS, is_open_mpi
+from tests.conftest import FOR_RANKS, is_open_mpi, is_running
 from tests.run.conftest import config_text, exported, in_process, mixed_table, mpibayes
 
 WORK = Work(n_chains=2, n_shards=1, row_bytes=1000, groups="auto", cycle_s=0.01)
@@ -325,7 +325,7 @@ def test_signals_end_a_run_that_started_its_ranks_at_a_checkpoint(place, mpirun,
         pytest.skip("its mpirun kills ranks on Ctrl-C")
     process = start(place, "run", "run.toml", "-o", "out", *TWO, "--set", "run.cycles=100000")
     until = time.monotonic() + 60
-    while not all((place / "out" / f"chain-{i}" / "status.json").exists() for i in (1, 2)):
+    while not all(is_running(place / "out" / f"chain-{i}") for i in (1, 2)):
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.1)
     (os.killpg if number == "SIGINT" else os.kill)(process.pid, signal.Signals[number])

@@ -12,7 +12,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.io.trace import read_trace
-from tests.conftest import FOR_RANKS, is_open_mpi, launch
+from tests.conftest import FOR_RANKS, is_open_mpi, is_running, launch
 from tests.run.conftest import command, exported, run, run_some
 
 ENDLESS = ("--set", "run.cycles=1000000")
@@ -30,7 +30,7 @@ def start(place, out, *words, ranks, **options):
 
 def wait_for_progress(place, out, process, seconds=60):
     limit = time.monotonic() + seconds
-    while not (place / out / "status.json").exists():
+    while not is_running(place / out):
         assert process.poll() is None and time.monotonic() < limit, process.communicate()
         time.sleep(0.05)
     time.sleep(0.5)
