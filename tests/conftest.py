@@ -318,7 +318,6 @@ def exit_code(done: subprocess.CompletedProcess) -> int:
     return int(aborted[1]) if aborted else done.returncode
 
 
-@functools.cache
 def is_running(chain: Path) -> bool:
     """True if the chain in a directory makes cycles: before, it may search for a start."""
     try:
@@ -327,6 +326,7 @@ def is_running(chain: Path) -> bool:
         return False
 
 
+@functools.cache
 def is_open_mpi() -> bool:
     """True if the `mpirun` of these tests is Open MPI's."""
     return shutil.which("mpirun") is not None and "open-mpi" in launch(["mpirun", "--version"], timeout=30).stdout
