@@ -98,7 +98,7 @@ class Dates:
         if self.order != "clock":
             year, month, day = number("year", 1970), number("month", 1), number("day", 1)
             short = np.char.str_len(text("year")) == len("/24")
-            year += np.where(short, np.where(year < CENTURY, 2000, 1900), 0)
+            year += short * (1900 + 100 * (year < CENTURY))
             good &= (month >= 1) & (month <= 12) & (day >= 1)
             months = np.where(good, 12 * (year - 1970) + month - 1, 0).astype(np.int64)
             first, after = (np.array(m, "datetime64[M]").astype("datetime64[D]") for m in (months, months + 1))

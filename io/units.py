@@ -49,7 +49,9 @@ class Runs:
 
 def rows_a_unit(runs: Runs, n_distinct: int, low: float, high: float) -> int:
     """Return the rows of each unit, at least 2, if a column of n_distinct integers from `low` to `high` numbers units
-    that follow one another, each with as many rows; else 0."""
+    that follow one another, each with as many rows; else 0. Evenly spaced ones may be doses, days, ages or places."""
+    if n_distinct < FEWEST or runs.number != n_distinct or runs.equal < 2:
+        return 0
     years = YEARS[0] <= low and high <= YEARS[1]
-    numbers_units = n_distinct >= FEWEST and runs.number == n_distinct and runs.equal >= 2 and not years
+    numbers_units = not years and (high - low) % (n_distinct - 1) != 0
     return runs.equal if numbers_units else 0

@@ -46,5 +46,8 @@ def join(parts: Sequence[Statistics]) -> Statistics:
     k = sum(map(len, parts))
     each = zip(*(vars(part).values() for part in parts))
     return Statistics(
-        *[np.concatenate(a, -1) if len(a[0]) else np.empty((*a[0].shape[:-1], k), a[0].dtype) for a in each]
+        *[
+            np.concatenate(a, -1) if a[0].ndim == 1 or len(a[0]) else np.empty((*a[0].shape[:-1], k), a[0].dtype)
+            for a in each
+        ]
     )

@@ -115,6 +115,7 @@ class Outcomes:
         made = {}
         for e, name in enumerate(self.expected):
             mean = self.recorded((by_draw[:, :, e] * weight).sum(axis=0) / weight.sum(axis=0))
-            low, high = self.recorded(np.quantile(by_draw[:, :, e], (0.05, 0.95), axis=0))
+            ends = np.quantile(by_draw[:, :, e], (0.05, 0.95), axis=0, weights=weight, method="inverted_cdf")
+            low, high = self.recorded(ends)
             made |= {name: mean, f"{name}_q05": low, f"{name}_q95": high}
         return made

@@ -31,6 +31,7 @@ class Likelihood:
     code: ClassVar[int]
     of_classes: ClassVar[bool] = False  # y is -1 or 1, of a softmax a level
     of_levels: ClassVar[bool] = False  # a softmax: eta (..., C) has a last axis, of all levels but the first
+    short: ClassVar[float] = 0.05  # share of trajectories of short steps
     has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
@@ -316,6 +317,7 @@ class Poisson(Likelihood):
     """A count; exp(eta) is its mean."""
 
     name, code, effect = "poisson", kernels.POISSON, "rate ratio"
+    short = 0.2  # curvature varies by orders of magnitude where predictors are skewed: long ones are rejected
     expectation = staticmethod(np.exp)
 
     @staticmethod

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.fireflies import Fireflies
 
 LEAPFROGS = 6
-STEPS = ((0.95, 0.4), (0.05, 0.05))  # (probability, step size), spherical coordinates; short steps escape
+LONG, SHORT = 0.4, 0.05  # step sizes in spherical coordinates; short steps escape
 JITTER = 0.2
 SCALE_STEPS = 2  # random-walk steps of log s per cycle
 ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain in nats below which they end
@@ -232,7 +232,7 @@ class Outcome:
         start = self.theta, self.beta
         value, slopes = look()
         if root:
-            size = STEPS[0][1] if stream.random() < STEPS[0][0] else STEPS[1][1]
+            size = LONG if stream.random() < 1.0 - self.law.likelihood.short else SHORT
             size *= 1.0 + JITTER * (2.0 * stream.random() - 1.0)
             a, b = stream.standard_normal(self.theta.shape), stream.standard_normal(len(self.beta))
             before = value - 0.5 * (np.sum(a * a) + np.sum(b * b))

@@ -127,6 +127,11 @@ def _before(folder: Path, growth: Growth) -> dict[str, Any]:
     return old | {"run": {key: value for key, value in old["run"].items() if key not in OF_A_GROWTH}}
 
 
+def _resolved(config: Config) -> str:
+    """Return the settings to continue a run with, which add no rows unless that is asked for again."""
+    return resolved_toml(config.changed("run", grow=False))
+
+
 def open_run(
     folder: Path,
     config: Config,
@@ -144,6 +149,8 @@ def open_run(
     as decided at the first start. Raises ConfigError that lists the differences.
     """
     started, made = holds_run(folder), False
+    if (now := grown.continued_as(Path(os.path.realpath(folder)))) is not None and started and holds_run(now):
+        raise ConfigError(f"{folder}: the run of {now} before rows were appended, which does not continue; run {now}")
     content = content | {AUTO: [key for key in OF_A_GROWTH if getattr(config.run, key) == "auto"]}
     try:
         if not started:
@@ -167,7 +174,7 @@ def open_run(
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
             json_schema.write_schema(folder / json_schema.NAME, lock.check)
             records.write_provenance(folder, record, lock.check)
-            records.write_resolved(folder, resolved_toml(config), lock.check)
+            records.write_resolved(folder, _resolved(config), lock.check)
             return config
         record = records.read_provenance(folder)
         if len(record.get(GROWN, ())) + growth.due != growth.times or (PENDING in record and not growth.anew):
@@ -205,9 +212,9 @@ def open_run(
     if growth.due:
         n_rows = table.before_growth(before["fingerprint"]).n_rows
         record = before | {"table": str(table.path), **content}
-        grown.take_in(folder, record, n_rows, resolved_toml(config), lock.check)
+        grown.take_in(folder, record, n_rows, _resolved(config), lock.check)
     else:
-        records.write_resolved(folder, resolved_toml(config), lock.check)
+        records.write_resolved(folder, _resolved(config), lock.check)
     return config
 
 

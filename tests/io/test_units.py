@@ -37,12 +37,14 @@ def test_runs_do_not_depend_on_batches(cells, number, equal, n_batches):
 @pytest.mark.parametrize(
     ("units", "rows"),
     [
-        (np.arange(100, 130), 6),
-        (np.arange(19), 0),
-        (np.arange(1960, 1990), 0),
+        (np.append(np.arange(100, 129), 140), 6),
+        (np.append(np.arange(18), 40), 0),
+        (np.append(np.arange(1960, 1989), 1999), 0),
+        (np.arange(100, 130), 0),
+        (np.arange(0, 150, 5), 0),
     ],
 )
-def test_units_are_many_and_not_years(units, rows):
+def test_units_are_many_and_neither_years_nor_evenly_spaced(units, rows):
     assert rows_a_unit(runs_of(np.repeat(units, 6)), len(units), units.min(), units.max()) == rows
 
 
