@@ -163,8 +163,9 @@ class Softmax(Likelihood):
     @staticmethod
     def problems(column: Column) -> list[str]:
         if column.kind in NUMERIC:
-            cure = import_again(column.name, "categorical")
-            return [f"outcome '{column.name}' is {column.kind}; softmax needs levels: {cure}"]
+            cure = f'set outcome.likelihood = "{"poisson" if column.kind == "count" else "student-t"}"'
+            codes = f"if its numbers are codes of levels, {import_again(column.name, 'categorical')}"
+            return [f"outcome '{column.name}' is {column.kind}; softmax needs levels: {cure}; {codes}"]
         n = len(column.levels)
         cure = ': set outcome.likelihood = "logistic"' if n == 2 else ""
         problem = f"outcome '{column.name}' has {counted(n, 'level')}; softmax needs 3 to {MOST_LEVELS}{cure}"

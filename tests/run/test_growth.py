@@ -341,6 +341,16 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
 
 
+def test_a_run_that_was_set_aside_does_not_continue_and_the_new_one_does_not_grow_again(tmp_path):
+    begun(tmp_path, "mixture")
+    assert run(tmp_path, "may", "--grow").returncode == 0
+    assert read_resolved(tmp_path / "may")["run"]["grow"] is False  # the report's command to continue names this file
+    earlier = tmp_path / "may" / "grown" / "1"
+    done = mpibayes(tmp_path, "run", str(earlier / RESOLVED), "-o", str(earlier), "--set", "run.grow=true")
+    assert done.returncode == 2 and "which does not continue; run" in done.stderr, done.stderr
+    assert not (earlier / "grown").exists()
+
+
 def test_a_growth_that_another_start_has_taken_over_says_so(tmp_path, monkeypatch):
     """A frozen start wakes up after its draft was removed."""
     begun(tmp_path, "mixture")

@@ -55,6 +55,7 @@ BROWSED = 500  # most clusters on the page
 COUNTS = ("n_views", "n_clusters")  # scalars for which the report gives every value's share
 LEAST_SHARE = 0.001  # smaller clusters share one line
 SECOND_CHAIN = "Only a second chain from another start can show that: run.chains = 2."
+OTHER_CHAINS = "Only the run's other chains can show that."
 
 
 @dataclass
@@ -267,6 +268,11 @@ def contradicted(run: Posterior) -> bool:
     return agreement.contradicted(summaries, of_rows)
 
 
+def second_chain(p: RunSummary) -> str:
+    """Say what shows whether a single chain is stuck."""
+    return OTHER_CHAINS if p.run.chains[0].config.run.chains > 1 else SECOND_CHAIN
+
+
 def _warn(posterior: RunSummary) -> None:
     """Add warnings about the traces and about few draws."""
     run, summaries, n_kept = posterior.run, posterior.summaries, posterior.n_kept
@@ -295,12 +301,13 @@ def _warn(posterior: RunSummary) -> None:
     if len(summaries) == 1 and tried and not accepted:
         posterior.warnings.append(
             f"no split or merge was accepted after burn-in ({tried:,} tried): the clusters are clear-cut, "
-            f"or the chain is stuck. {SECOND_CHAIN}"
+            f"or the chain is stuck. {second_chain(posterior)}"
         )
     moving = agreement.moves_together(summaries).get("kept", {})
     if len(summaries) == 1 and moving.get("view_moves_tried") and not (moving["view_moves"] + moving["columns_moved"]):
         posterior.warnings.append(
-            f"no column changed its view after burn-in: the views are clear-cut, or the chain is stuck. {SECOND_CHAIN}"
+            "no column changed its view after burn-in: the views are clear-cut, or the chain is stuck. "
+            + second_chain(posterior)
         )
     if not n_kept:
         posterior.warnings.append(

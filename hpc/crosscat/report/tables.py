@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, answers, population
 from mpibayes.hpc.crosscat.report.agreement import Agreement
-from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary, second_chain
 from mpibayes.hpc.crosscat.start import searches
 from mpibayes.hpc.report.document import Figure, Section, on_paper
 from mpibayes.hpc.report.drawing import cut
@@ -97,7 +97,7 @@ def _about_chains(p: RunSummary) -> Lines:
             halves = f"columns: {halves}"
         if p.of_rows:
             halves += f"; rows in the views: {span_of([a.ari[0, 0] for a in p.of_rows.values()], 3)}"
-        lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {SECOND_CHAIN}"))
+        lines.append(("halves", f"{halves}. A chain that is stuck agrees with itself too. {second_chain(p)}"))
     if not agreement.moves_in(summaries)[0]:
         lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines

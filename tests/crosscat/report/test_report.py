@@ -214,7 +214,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     _, printed, _ = run_report(run)
     text = " ".join(printed.split())
     assert "missing 2 of the 3 chains of" in text and "have no cycles yet: run the same command again" in text
-    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can show that" in text
+    assert "A chain that is stuck agrees with itself too. Only the run's other chains can show that" in text
 
 
 def test_moves_that_all_fail_are_told(table, tmp_path):
