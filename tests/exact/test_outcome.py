@@ -157,7 +157,7 @@ def anchors_forgotten():
 def without_offset():
     """Wrong: labels are drawn without the covariates."""
     offsets = response.offsets
-    with mock.patch.object(program.kernels, "offsets", lambda w, beta, y: offsets(w, 0.0 * beta, y)):
+    with mock.patch.object(program.kernels, "offsets", lambda w, beta, *more: offsets(w, 0.0 * beta, *more)):
         yield
 
 
