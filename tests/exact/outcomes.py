@@ -17,6 +17,7 @@ from mpibayes.hpc.outcome.fireflies import Fireflies
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.outcome.outcome import Outcome
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production
 from tests.exact.enumerate import Case
 
@@ -95,3 +96,16 @@ def recorded(mixture: Mixture, z: np.ndarray, whole: Answers) -> np.ndarray:
     eta = mixture.outcome.now.eta_of(whole, z)
     pairs = [(x, x * x) for x in (*mixture.outcome.beta, *eta.ravel())]
     return np.array([x for pair in pairs for x in pair])
+
+
+def require_same_bits(name: str, number: int) -> None:
+    """Require that the chain on all ranks is that of one. number: its seed."""
+    here, alone = (sampler(comm, name, 3, number, split_merge=1) for comm in (world(), serial()))
+    for _ in range(12):
+        here.cycle()
+        alone.cycle()
+        z = here.view.labels()
+        if here.comm.rank == 0:
+            assert np.array_equal(z, alone.view.labels())
+        assert np.array_equal(here.outcome.theta, alone.outcome.theta)
+        assert np.array_equal(here.outcome.beta, alone.outcome.beta)

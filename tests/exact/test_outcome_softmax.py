@@ -105,12 +105,4 @@ def test_wrong_is_rejected(which):
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients included."""
-    here, alone = (outcomes.sampler(comm, NAME, 3, seed(21), split_merge=1) for comm in (world(), serial()))
-    for _ in range(12):
-        here.cycle()
-        alone.cycle()
-        z = here.view.labels()
-        if here.comm.rank == 0:
-            assert np.array_equal(z, alone.view.labels())
-        assert np.array_equal(here.outcome.theta, alone.outcome.theta)
-        assert np.array_equal(here.outcome.beta, alone.outcome.beta)
+    outcomes.require_same_bits(NAME, seed(21))
