@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
+from mpibayes.hpc.crosscat.start import sample as first_clusters
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.trials import TRIALS
 from mpibayes.hpc.crosscat.with_outcome import add_to_sample, in_words
@@ -265,11 +266,12 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     config, table, data, n_heldout = examined.config, examined.table, examined.data, examined.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
-    sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
+    of_clusters, searches = strategy.cluster_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
+    sample = strategy.pilot_rows(config, data.n_rows) if several else 0
     at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
     outcome = outcome_of(examined)
     timing = time_sample(
-        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0,
+        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=sample > 0,
         outcome=outcome,
     )  # fmt: skip
     run, n_shards = config.run, config.run.shards
@@ -286,7 +288,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         for warning in warnings:
             yield "", warning
     yield "start", strategy.start_in_words(config, data.n_rows)
-    if run.chains > 1 and strategy.initial(config) == "overdispersed":
+    if run.chains > 1 and config.of(Sampler).init == "overdispersed":
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
     if several:
         found_views = f"{counted(timing.n_views, 'view')} found on {counted(timing.n_rows, 'row')}"
@@ -309,7 +311,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=sample * at_once, outcome=law_of(outcome), outcome_bounds=has_bounds(outcome),
+        pilot_rows=max(sample * at_once, of_clusters), outcome=law_of(outcome), outcome_bounds=has_bounds(outcome),
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}
@@ -321,6 +323,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))
+    start_s += first_clusters.CYCLES * timing.cycle_s * of_clusters / timing.n_rows
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)
@@ -366,7 +369,7 @@ def _cycles_per_round(config: Config) -> float:
 
 def _start(config: Config) -> tuple[str, int]:
     """Return the sample's (init, init_clusters). Labels from a file fit the whole table, not a sample."""
-    init = strategy.initial(config)
+    init = config.of(Sampler).init
     return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 
 

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
+from mpibayes.hpc.crosscat.start import newcomers, sample, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
@@ -88,12 +88,15 @@ class Family:
             opening = "one"
         values = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
-            "sampler": {"opening": opening, "init": strategy.initial(config)},
+            "sampler": {
+                "opening": opening,
+                "init": strategy.initial(config, n_training),
+                "init_rows": strategy.pilot_rows(config, n_training),
+            },
             "model": {"concentration": AUTO_CONCENTRATION, "view_concentration": AUTO_CONCENTRATION},
         }
         if config.of(Model).has_views:
-            rows = strategy.pilot_rows(config, n_training)
-            values["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
+            values["sampler"] |= {"init_views": strategy.views_at_first(config)}
             values["sampler"] |= {"searches": strategy.searches(config, n_training)}
         if strategy.annealing(config, n_training) is not None:
             values["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
@@ -209,19 +212,28 @@ class ViewsChain:
             )
             mixture.start(labels)
             return
-        n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
-        if self._several and sample:
-            n = strategy.searches(self.config, self.n_rows)
-            self._say_ahead(sample, n)
-            settings = views.settings_of_search(mixture)
-            choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n)
-            if len(choice.scores):
-                self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
-            views.follow(mixture, choice.best)
+        found = self._views_of_search()
+        if n := strategy.cluster_rows(self.config, self.n_rows):
+            self._say(sample.ahead_in_words(n))
+            found = sample.clusters_of_sample(self.comm, self.data, mixture, n, found)
+        if found is not None:
+            views.follow(mixture, found)
             return
         if self._several:
-            views.deal(mixture, n_views)
+            views.deal(mixture, strategy.views_at_first(self.config))
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
+
+    def _views_of_search(self) -> views.Pilot | None:
+        """Return the best of the searches for views; None if there are none. Collective."""
+        rows, n = strategy.pilot_rows(self.config, self.n_rows), strategy.searches(self.config, self.n_rows)
+        if not (self._several and rows):
+            return None
+        self._say(searches.ahead_in_words(self.n_rows, rows, n))
+        settings, n_views = views.settings_of_search(self.mixture), strategy.views_at_first(self.config)
+        choice = searches.best_search(self.comm, self.data, settings, self.number, rows, n_views, n)
+        if len(choice.scores):
+            self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
+        return choice.best
 
     def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better
@@ -232,9 +244,9 @@ class ViewsChain:
             return False
         present = searches.Present([view.columns for view in mixture.views], labels)
         settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
-        sample = min(strategy.ROWS_OF_EACH, self.n_rows)
-        self._say_ahead(sample, n, strategy.n_new_judges(n_new))
-        choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n, present)
+        rows = min(strategy.ROWS_OF_EACH, self.n_rows)
+        self._say(searches.ahead_in_words(self.n_rows, rows, n, strategy.n_new_judges(n_new)))
+        choice = searches.best_search(self.comm, self.data, settings, self.number, rows, n_views, n, present)
         if choice.gain is None:
             return False
         self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges, "gain": choice.gain}
@@ -242,11 +254,9 @@ class ViewsChain:
             views.follow(mixture, choice.best)
         return choice.gain > 0.0
 
-    def _say_ahead(self, sample: int, n: int, judges: int | None = None) -> None:
-        """Report that searches begin, each on at most `sample` rows."""
+    def _say(self, words: str) -> None:
         if self.comm.rank == 0:
-            which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
-            say(which + searches.ahead_in_words(self.n_rows, sample, n, judges))
+            say((f"chain-{self.number + 1}: " if self.config.run.chains > 1 else "") + words)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """Run one cycle; return its scalars and scores, and its labels if they are kept."""

@@ -32,9 +32,10 @@ MOST_CLUSTERS = 65_536
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
-        "how a chain starts: auto: all rows in one cluster, which moves split, with views after a search for "
-        "views; anneal: a growing subsample, see [anneal]; sequential+gibbs: all rows seated one by one; "
-        "prior+gibbs: a draw of the prior; further chains of auto are overdispersed",
+        "how a chain starts: auto: all rows in one cluster, which moves split, from 30,000 rows on in the clusters of "
+        "a sample, with views after a search for views; anneal: a growing subsample, see [anneal]; sequential+gibbs: all rows seated one by one; "
+        "prior+gibbs: a draw of the prior; further chains of auto have samples and searches of their own, or are "
+        "overdispersed",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(
@@ -70,7 +71,9 @@ class Sampler(Section):
     )
     init_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
-        "rows of the search for views; auto: 3,000 (10,000 of a single search) where init is auto; 0: no search",
+        "rows of the search for views; auto: 3,000 (10,000 of a single search) where init is auto; 0: no search. In a "
+        "mixture rows of the sample whose clusters a chain starts from; auto: 0 below 30,000 rows, then a tenth, at "
+        "least 10,000 and at most 50,000",
         f'"auto" or {whole(0, MOST_ROWS)}',
         decided_once=True,
     )

@@ -90,6 +90,7 @@ class Purpose(IntEnum):
     TRIALS = 74  # proposals at the end of a search for views
     JUDGES = 75  # rows that judge several searches for views
     COMPARED = 76  # rows by which those appended to a run are compared with its earlier ones
+    SAMPLE = 77  # rows and seed of the chain on a sample that finds the first clusters
     TABLE_PARAMETERS = (
         78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
     )

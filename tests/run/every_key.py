@@ -233,6 +233,7 @@ ONE_VIEW = (
     | OUTCOME
     | {
         "run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")],
+        "sampler.init_rows": [(SEARCH,)],
     }
 )
 SEVERAL_VIEWS = LINKS | {

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.start.alone import chain_on
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import settings_of_search
 from mpibayes.hpc.crosscat.view import Settings
@@ -22,7 +23,6 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import Stopped, run_all
-from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 FEWEST, MOST = 50, 3_000  # least and most new rows in the separate chain
@@ -77,9 +77,7 @@ def clusters(
     alone: Serial, data: Data, settings: Settings, views: Sequence[Sequence[str]], places: np.ndarray
 ) -> list[np.ndarray]:
     """Run a chain on the training rows at `places` alone; return their labels in each view."""
-    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
-    rows: Rows = data.rows_at(places)
-    chain = Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, views=views)
+    chain = chain_on(alone, data, data.rows_at(places), settings, 0, views)
     chain.start("one")
     most = since = 0
     while chain.cycles < LONGEST and since < STILL:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import newcomers
+from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_new_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
@@ -33,7 +33,7 @@ from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.hpc.parallel.tasks import Stopped, run_all
+from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
@@ -108,12 +108,12 @@ def _search(
 ) -> tuple[Pilot, np.ndarray]:  # fmt: skip
     """Run one search on a sample of the `others`; return its result, and the log density of each judge."""
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
-    mine, probed, unseen = _rows(data, [np.sort(sample[:n]), sample[n:], judges])
+    mine, probed, unseen = rows_of(data, [np.sort(sample[:n]), sample[n:], judges])
     settings = replace(settings, seed=seed)
     if settings.view_concentration is None:
-        mixture = _chain(alone, data, mine, settings, chain)
+        mixture = chain_on(alone, data, mine, settings, chain)
         mixture.start("one")
-        _advance(mixture, OF_CLUSTERS)
+        advance(mixture, OF_CLUSTERS)
     else:
         mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
     return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.zeros(0)
@@ -129,32 +129,16 @@ def _go_on(
     places = np.sort(sample[:n])
     if (present.labels[0][places] == IDLE).all():
         return None
-    mine, unseen = _rows(data, [places, judges])
+    mine, unseen = rows_of(data, [places, judges])
     settings = replace(settings, seed=seed)
     labels = [_renumbered(z[places]) for z in present.labels]
     new = np.flatnonzero(labels[0] == IDLE)
     if newcomers.n_in_clusters(len(new), settings.likelihood):
         labels = newcomers.joined(labels, new, newcomers.clusters(alone, data, settings, present.views, places[new]))
-    mixture = _chain(alone, data, mine, settings, chain, present.views)
+    mixture = chain_on(alone, data, mine, settings, chain, present.views)
     mixture.start(labels)
-    _advance(mixture, CYCLES)
+    advance(mixture, CYCLES)
     return _log_density(mixture, unseen)
-
-
-def _chain(
-    alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
-) -> Mixture:
-    """Return a chain on the given rows whose columns stay in their views."""
-    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
-    return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
-
-
-def _advance(mixture: Mixture, cycles: int) -> None:
-    """Run cycles. Raises Stopped if the program is asked to stop."""
-    for _ in range(cycles):
-        if mixture.comm.asked_to_stop():
-            raise Stopped
-        mixture.cycle()
 
 
 def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -> tuple[int, np.ndarray, int]:
@@ -165,15 +149,6 @@ def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -
     n_probe = n_probes(len(others), most)
     n = min(most, len(others) - n_probe)
     return seed, others[stream.choice(len(others), n + n_probe, replace=False)], n
-
-
-def _rows(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
-    """Read several sets of training rows in one pass."""
-    every = np.concatenate(places)
-    order = np.argsort(every)
-    rows = data.rows_at(every[order]).take(np.argsort(order))
-    ends = np.cumsum([0, *map(len, places)]).tolist()
-    return [rows.take(slice(*of)) for of in pairwise(ends)]
 
 
 def _log_density(mixture: Mixture, unseen: Rows) -> np.ndarray:

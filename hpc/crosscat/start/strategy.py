@@ -2,9 +2,10 @@
 count.
 
 `auto` starts from one cluster, which split and merge moves divide; of several chains, all but the first have
-overdispersed starts. `anneal` starts from a few rows and adds the others by `anneal.schedule`. `sequential+gibbs` seats
-all rows one by one, and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three
-are the strategies of Obermeyer, Glidden & Jonas 2014, section 2.4.
+overdispersed starts. On a large table every chain starts from the clusters of a sample of its own (sample.py).
+`anneal` starts from a few rows and adds the others by `anneal.schedule`. `sequential+gibbs` seats all rows one by one,
+and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the strategies of
+Obermeyer, Glidden & Jonas 2014, section 2.4.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from mpibayes.text import counted, duration
 START_ROWS = 1000  # rows of the first subsample, but at most a quarter of all rows
 VIEWS = 16  # initial views
 ROWS = 10_000  # sample size of a single search for views
+CLUSTERS = 0.1, 10_000, 50_000  # share of the rows in which clusters are looked for first, and least and most of them
+LARGE = 30_000  # least training rows for that
 ROWS_OF_EACH = 3000  # sample size of each of several searches: as good, in a third of the time
 SEARCHES, JUDGED = 3, 500  # searches of a chain, and its least training rows for several: few judges choose by chance
 SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # searches of a mixture that grew, and most samples' worth of rows for any
@@ -67,13 +70,14 @@ def growth_cost(config: Config, n_rows: int) -> float:
     return settings.passes if isinstance(settings.schedule, str) else settings.schedule[-1][0]
 
 
-def initial(config: Config) -> str:
+def initial(config: Config, n_rows: int) -> str:
     """Return the kind of initial partition, with "auto" resolved."""
     sampler = config.of(Sampler)
     if sampler.init != "auto":
         return sampler.init
-    if sampler.strategy == "auto":  # chains of several views start from different views
-        return "one" if config.run.chains == 1 or config.of(Model).has_views else "overdispersed"
+    if sampler.strategy == "auto":  # chains start from different views, or samples
+        alike = config.run.chains == 1 or config.of(Model).has_views or pilot_rows(config, n_rows)
+        return "one" if alike else "overdispersed"
     if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.of(Anneal).schedule == "constant"):
         return "prior"
     return "sequential"
@@ -88,12 +92,25 @@ def views_at_first(config: Config) -> int:
 
 
 def pilot_rows(config: Config, n_rows: int) -> int:
-    """Return the number of rows of the sample on which views are searched for; 0: no search."""
-    sampler = config.of(Sampler)
-    part = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
-    most = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
-    rows = (most if part else 0) if sampler.init_rows == "auto" else sampler.init_rows
+    """Return the number of rows of the sample on which views are searched for, or without views clusters; 0: none."""
+    sampler, rows = config.of(Sampler), config.of(Sampler).init_rows
+    if rows == "auto":
+        rows = 0
+        if sampler.strategy == "auto" and sampler.init == "auto":
+            of_search = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
+            rows = of_search if config.of(Model).has_views else _rows_for_clusters(n_rows)
     return min(rows, n_rows) if config.of(Model).likelihood else 0
+
+
+def cluster_rows(config: Config, n_rows: int) -> int:
+    """Return the number of rows of the sample on which clusters are looked for, once there are views; 0: none."""
+    rows = pilot_rows(config, n_rows)
+    return _rows_for_clusters(n_rows) if rows and config.of(Model).has_views else rows
+
+
+def _rows_for_clusters(n_rows: int) -> int:
+    share, fewest, most = CLUSTERS
+    return max(fewest, min(most, round(share * n_rows))) if n_rows >= LARGE else 0
 
 
 def searches(config: Config, n_rows: int) -> int:
@@ -149,7 +166,7 @@ def labels_path(config: Config) -> Path:
 
 def initial_of_chain(config: Config, number: int) -> str:
     """Return the initial partition's kind for chain `number`, from 0: the first overdispersed start is one cluster."""
-    how = initial(config)
+    how = config.of(Sampler).init
     return "one" if how == "overdispersed" and number == 0 and config.run.chains > 1 else how
 
 
@@ -203,6 +220,8 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
         clusters = STARTS[how]
     settings, every = annealing(config, n_rows), config.of(Sampler).split_merge
     rows = "all rows" if settings is None else f"{min(settings.start_rows, n_rows):,} of {n_rows:,} rows"
+    if n := cluster_rows(config, n_rows) if how != "labels" else 0:
+        rows, clusters = "all rows", f"in the clusters of a sample of {n:,}"
     if every == "auto":
         moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
     else:

@@ -102,6 +102,8 @@ def follow(mixture: Mixture, pilot: Pilot) -> None:
             _seat_nearest(shard.rows, z, rows, tail)
         view.n_labels, view.hyper = len(of.statistics), of.hyper
     mixture.resume(0, process=pilot.process)
+    if mixture.outcome is not None and not mixture.outcome.entry:
+        mixture.outcome.start(mixture.view.z, mixture.view.n_labels)
 
 
 def _seat_nearest(rows, z: np.ndarray, chosen: np.ndarray, tail: kernels.Tail) -> None:

@@ -1,0 +1,41 @@
+"""Chains on some of the rows, alone in their process: searches for views, and the clusters that a chain starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import Serial
+from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.io.rows import Rows
+
+
+def chain_on(
+    alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
+) -> Mixture:
+    """Return a chain on the given rows whose columns stay in their views."""
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
+    return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+
+
+def advance(mixture: Mixture, cycles: int) -> None:
+    """Run cycles. Raises Stopped if the program is asked to stop."""
+    for _ in range(cycles):
+        if mixture.comm.asked_to_stop():
+            raise Stopped
+        mixture.cycle()
+
+
+def rows_of(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
+    """Read several sets of training rows in one pass."""
+    every = np.concatenate(places)
+    order = np.argsort(every)
+    rows = data.rows_at(every[order]).take(np.argsort(order))
+    ends = np.cumsum([0, *map(len, places)]).tolist()
+    return [rows.take(slice(*of)) for of in pairwise(ends)]

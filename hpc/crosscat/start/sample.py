@@ -1,0 +1,63 @@
+"""Clusters that a chain on a large table starts from: those of a chain on a sample of its rows.
+
+With a million rows clusters that share the rows of several true ones, or divide those of one, outlast hundreds of
+cycles: every move between them has to pass states that are thousands of nats less probable. With ten thousand rows such
+clusters soon merge and split. So a chain on a sample runs first, and then every row takes its most probable cluster.
+Each chain has its own sample. A start is not a draw, so exactness is not affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.views import Pilot, found_by
+from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.text import counted
+
+CYCLES = 80  # of the chain on the sample; 60 leave a few false clusters
+
+
+def ahead_in_words(n: int) -> str:
+    """Describe a chain on n rows about to begin."""
+    return f"clusters: looks for them in {counted(n, 'row')}, by {CYCLES} cycles"
+
+
+def clusters_of_sample(comm: Communicator, data: Data, mixture: Mixture, n: int, found: Pilot | None = None) -> Pilot:
+    """Return the clusters of n training rows for a chain, on every rank. Collective. Raises Stopped if the program is
+    asked to stop.
+
+    found: views of a search; None: all columns are in one view. Learned links are learned in the sample, too.
+    """
+    stream = generator(mixture.settings.seed, Purpose.SAMPLE, chain=mixture.chain)
+    seed = int(stream.integers(2**63))  # the chain on the sample draws other random numbers
+    places = np.sort(stream.choice(data.n_rows, n, replace=False))
+    settings = replace(mixture.settings, seed=seed, contexts=mixture.linking.coding.contexts)
+    views = None if found is None else [of.columns for of in found.views]
+    task = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, views)
+    (result,) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search")
+    return result if found is None else replace(result, process=found.process)
+
+
+def _clusters(
+    alone: Serial, data: Data, settings: Settings, chain: int, places: np.ndarray,
+    views: Sequence[Sequence[str]] | None,
+) -> Pilot:  # fmt: skip
+    (rows,) = rows_of(data, [places])
+    mixture = chain_on(alone, data, rows, settings, chain, views)
+    mixture.start("one")
+    advance(mixture, CYCLES)
+    if settings.likelihood and isinstance(settings.links, str) and settings.links != "none":
+        labels = [view.z[0] for view in mixture.views]
+        mixture = chain_on(alone, data, rows, replace(settings, links="none"), chain, views)  # as chains begin
+        mixture.start(labels)
+    return found_by(mixture)

@@ -1,0 +1,92 @@
+"""On a large table a chain starts from the clusters of a sample of its rows."""
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.config.load import load
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.start import sample, strategy, views
+from mpibayes.hpc.parallel.comm import Serial, serial
+from mpibayes.hpc.parallel.tasks import Stopped
+from tests.crosscat.test_search import table
+from tests.crosscat.test_searches import Data
+
+LINKS = {"none": "none", "forest": "forest"}
+
+
+def started(seed=3, views_of=None, **keys):
+    data = Data(*table(1))
+    settings = Settings(seed=seed, shards=2, view_concentration=None if views_of is None else "learn", **keys)
+    mixture = Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), len(data.rows), settings)
+    pilot = None
+    if views_of is not None:
+        pilot = views.Pilot([views.Found(tuple(names), None, None) for names in views_of], (2.0, 0.25))
+    return data, mixture, pilot
+
+
+@pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
+def test_every_row_starts_in_a_cluster_of_the_sample(links):
+    data, mixture, _ = started(links=links)
+    found = sample.clusters_of_sample(serial(), data, mixture, 200)
+    assert len(data.asked) == 1 and len(data.asked[0]) == 200  # only the sample was read
+    views.follow(mixture, found)
+    assert len(found.views[0].statistics) > 1 and found.views[0].statistics.size.sum() == 200
+    labels = np.concatenate(mixture.view.z)
+    assert labels.min() >= 0 and labels.max() < len(found.views[0].statistics)
+    assert not mixture.growing and mixture.cycles == 0
+    mixture.cycle()
+
+
+def test_views_of_a_search_stay():
+    names = [column.name for column in table(1)[0]]
+    given = names[::2], names[1::2]
+    data, mixture, pilot = started(views_of=given)
+    found = sample.clusters_of_sample(serial(), data, mixture, 150, pilot)
+    assert [list(of.columns) for of in found.views] == list(given) and found.process == (2.0, 0.25)
+    assert all(of.statistics.size.sum() == 150 for of in found.views)
+    views.follow(mixture, found)
+    assert [list(view.columns) for view in mixture.views] == list(given)
+
+
+def test_chains_have_samples_of_their_own():
+    places = []
+    for chain in (0, 1, 0):
+        data, mixture, _ = started()
+        mixture.chain = chain
+        sample.clusters_of_sample(serial(), data, mixture, 100)
+        places.append(data.asked[0])
+    assert np.array_equal(places[0], places[2]) and not np.array_equal(places[0], places[1])
+
+
+def test_a_stop_ends_it():
+    data, mixture, _ = started()
+    comm = Serial()
+    comm.asked_to_stop = lambda: True
+    with pytest.raises(Stopped):
+        sample.clusters_of_sample(comm, data, mixture, 100)
+
+
+@pytest.mark.parametrize(
+    "family, n_rows, keys, of_search, of_clusters",
+    [
+        ("mixture", 29_999, "", 0, 0),
+        ("mixture", 30_000, "", 10_000, 10_000),
+        ("mixture", 250_000, "", 25_000, 25_000),
+        ("mixture", 9_000_000, "", 50_000, 50_000),
+        ("mixture", 250_000, "init_rows = 700", 700, 700),
+        ("mixture", 250_000, "init_rows = 0", 0, 0),
+        ("mixture", 250_000, 'init = "one"', 0, 0),
+        ("mixture", 250_000, 'strategy = "anneal"', 0, 0),
+        ("crosscat", 29_999, "", 3000, 0),
+        ("crosscat", 250_000, "", 3000, 25_000),
+        ("crosscat", 250_000, "init_rows = 0", 0, 0),
+    ],
+)
+def test_rows_of_the_sample(tmp_path, family, n_rows, keys, of_search, of_clusters):
+    (tmp_path / "run.toml").write_text(f'[data]\ntable = "t.h5"\n[model]\nfamily = "{family}"\n[sampler]\n{keys}\n')
+    config = load(tmp_path / "run.toml")
+    assert strategy.pilot_rows(config, n_rows) == of_search
+    assert strategy.cluster_rows(config, n_rows) == of_clusters
+    resolved = config.changed("sampler", init=strategy.initial(config, n_rows), init_rows=of_search)
+    words = strategy.start_in_words(resolved, n_rows)
+    assert (f"in the clusters of a sample of {of_clusters:,}" in words) == (of_clusters > 0)
