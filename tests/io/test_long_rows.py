@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from mpibayes.errors import DataError
-from mpibayes.io import dialect, source
+from mpibayes.io import csv_rows, dialect
 from mpibayes.io.ingest import _profiles, import_table
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
@@ -97,7 +97,7 @@ def test_few_columns_are_printed(tmp_path):
 def test_a_limit_is_told(tmp_path, monkeypatch):
     for name, value in (("SAMPLE_BYTES", 1 << 12), ("MORE_BYTES", 1 << 14), ("MAX_ROW_BYTES", 1 << 20)):
         monkeypatch.setattr(dialect, name, value)
-    monkeypatch.setattr(source, "MAX_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 1 << 20)
     with pytest.raises(DataError, match="its first row is longer than 1 MiB; is a quote left open"):
         imported(tmp_path, '"a,b\n' + "1,2\n" * 300_000)
     with pytest.raises(DataError, match="a row is longer than 1 MiB; is a quote left open"):
