@@ -21,7 +21,7 @@ from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.segments import list_segments, read_blocks
@@ -114,7 +114,7 @@ class KeptChains:
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / DRAWS, (), chain.burn_in, checkpoint.kept(chain.folder, DRAWS))
+            for block in read_blocks(chain.folder / DRAWS, (), chain.burn_in, generations.kept(chain.folder, DRAWS))
             for cycle in block["cycle"]
         ]
 

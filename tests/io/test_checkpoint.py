@@ -13,7 +13,8 @@ import pytest
 
 from mpibayes.errors import CheckpointError
 from mpibayes.io import checkpoint
-from mpibayes.io.checkpoint import begin, commit, discard, latest, previous, write_part
+from mpibayes.io.checkpoint import begin, commit, discard, write_part
+from mpibayes.io.generations import latest, previous
 
 SHARDS_OF_RANKS = {0: (0, 1), 2: (2,), 3: (3, 4, 5)}  # first shard -> shards of one rank
 
