@@ -11,7 +11,8 @@ import pytest
 
 from mpibayes.errors import DataError
 from mpibayes.io import csv_rows, dialect
-from mpibayes.io.ingest import _profiles, import_table
+from mpibayes.io.asked_columns import empty_profiles
+from mpibayes.io.ingest import import_table
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
 from mpibayes.io.summary import print_summary
@@ -80,7 +81,7 @@ def test_forty_thousand_columns(tmp_path):
     summary = imported(tmp_path, content, drop=out, write_schema=tmp_path / "s.toml")
     assert summary.rows == 3 and [c.name for c in summary.columns[10:]] == out
     assert [c.name for c in summary.table.columns] == [f"gene_{i}" for i in range(10)]
-    profiles = _profiles(TextSource(tmp_path / "data.csv"), read_schema(tmp_path / "s.toml"), (), {}, out, ())
+    profiles = empty_profiles(TextSource(tmp_path / "data.csv"), read_schema(tmp_path / "s.toml"), (), {}, out, ())
     assert [p.kind for p in profiles[9:11]] == ["real", "ignored"]
     assert time.process_time() - start < 40  # some 6 s; the quadratic steps took more than a minute
 
