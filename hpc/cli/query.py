@@ -56,7 +56,7 @@ def asks(made: Callable[..., Question]) -> Callable:
 def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: Path | None, overwrite: bool) -> None:
     """Ask on all ranks that a launcher started, print the answer and write it to `out`. Mistakes are raised on root
     alone."""
-    from mpibayes.hpc.parallel.comm import on_root
+    from mpibayes.hpc.parallel.agreement import on_root
     from mpibayes.hpc.parallel.together import together
     from mpibayes.hpc.posterior.chains import files_of
     from mpibayes.hpc.query import answer as answers

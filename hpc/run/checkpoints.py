@@ -9,7 +9,8 @@ from typing import Any
 
 from mpibayes.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.family import Chain
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io import checkpoint, generations
 from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.generations import Generation

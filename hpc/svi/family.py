@@ -15,7 +15,8 @@ from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, HeldOutRows, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
 from mpibayes.hpc.svi.law import Students
