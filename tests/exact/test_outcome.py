@@ -18,7 +18,7 @@ from mpibayes.hpc.outcome import branching
 from mpibayes.hpc.outcome import outcome as program
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import response, twin_response
-from tests.exact import outcomes, production
+from tests.exact import outcomes, wrong_cycles
 from tests.exact.compare import seed
 from tests.exact.enumerate import Posterior
 
@@ -124,7 +124,7 @@ def in_python(**wrong):
         for name, function in wrong.items():
             stack.enter_context(mock.patch.object(twin_response.Response, name, function))
         stack.enter_context(mock.patch.object(response, "Response", twin_response.Response))
-        stack.enter_context(production.plain_kernels())
+        stack.enter_context(wrong_cycles.plain_kernels())
         yield
 
 
