@@ -91,6 +91,7 @@ class KeptChains:
     weighable = False  # True if clusters have shares, which survey weights change
     weighted: bool | None = None  # True if a report gives shares of a population, see `training_weights`
     grouped = False  # True if there are groups of clusters
+    drawn = "labels"  # a kept draw is of these
     no_questions: str = ""  # why kept draws cannot be asked, if they cannot
     response: str = ""  # column that the model predicts from others; "" if the model is a law of all its columns
 
@@ -190,6 +191,17 @@ class KeptChains:
         """True if the report advises against using the result yet because its chains contradict each other; families
         override it. Reads the traces."""
         return False
+
+    def require_kept(self) -> list[tuple[int, int]]:
+        """Return the kept draws. Raises ConfigError if there are none."""
+        kept = self.kept()
+        if not kept:
+            self.require_begun()
+            raise ConfigError(
+                f"{self.chains[0].home}: no draw of the {self.drawn} was kept after burn-in; continue the run, give a "
+                "smaller --burn-in, or lower output.labels"
+            )
+        return kept
 
     def require_begun(self) -> None:
         """Raise ConfigError if no chain has anything on disk yet."""
