@@ -63,7 +63,8 @@ def ours(given: argparse.Namespace) -> None:
     """Prints a line of results as JSON, on root; keeps the draws where --keep says."""
     from mpibayes.hpc.parallel.comm import serial, world
     from mpibayes.hpc.regression.family import default_shards
-    from mpibayes.hpc.regression.firefly import Firefly, Settings
+    from mpibayes.hpc.regression.firefly import Firefly
+    from mpibayes.hpc.regression.firefly_settings import Settings
     from mpibayes.hpc.regression.problem import Problem
 
     comm = world() if given.ranks > 1 else serial()

@@ -150,7 +150,8 @@ def scales(name: str, prior: str, data: str | None, out: Path) -> tuple[float, f
 def firefly(task: Task, data: str | None, out: Path, q: float | None, burn_in: int):
     """The chain of a task, not yet started, and its table and scales."""
     from mpibayes.hpc.parallel.comm import serial
-    from mpibayes.hpc.regression.firefly import Firefly, Settings
+    from mpibayes.hpc.regression.firefly import Firefly
+    from mpibayes.hpc.regression.firefly_settings import Settings
     from mpibayes.hpc.regression.problem import Problem
 
     result = regression(task.case.name, data, out)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.segments import Segments, list_segments, read_blocks
 
@@ -106,7 +106,7 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
 
     Raises CheckpointError naming a damaged segment.
     """
-    kept = checkpoint.kept(run_dir, FOLDER)
+    kept = generations.kept(run_dir, FOLDER)
     for block in read_blocks(Path(run_dir) / FOLDER, None, start_cycle - 1, kept):
         for row in range(len(block["cycle"])):
             yield _draw(block, row)
@@ -114,7 +114,7 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
 
 def last_draw(run_dir: str | Path) -> Draw | None:
     """Last kept draw of one chain, e.g. to start another run from it; None if there is none."""
-    kept, segments = checkpoint.kept(run_dir, FOLDER), list_segments(Path(run_dir) / FOLDER)
+    kept, segments = generations.kept(run_dir, FOLDER), list_segments(Path(run_dir) / FOLDER)
     if not segments and kept is None:
         return None
     draw, last = None, segments[-1].last if segments else -1

@@ -21,7 +21,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.files import chain_directories, reading, replacing, writing
@@ -109,7 +109,7 @@ def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None)
 
     for chain, after in chains.items():
         _require_run(chain)
-        if kept := checkpoint.kept(chain, LABELS):
+        if kept := generations.kept(chain, LABELS):
             require(chain / LABELS, kept)
         segments = list_segments(chain / LABELS)
         if not segments:

@@ -20,21 +20,19 @@ import pyarrow as pa
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
+from mpibayes.io.asked_columns import empty_profiles, unmet
 from mpibayes.io.copies import Copied, copies, without_copies
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
 from mpibayes.io.find_forms import Written, as_found, find_forms
 from mpibayes.io.follow_up import questions
-from mpibayes.io.header import MISSING
-from mpibayes.io.index_column import has_index_name, is_unnamed
 from mpibayes.io.making import Made, made_columns
 from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
 from mpibayes.io.redundant import Redundancy
-from mpibayes.io.rows import LEVELLED
-from mpibayes.io.scales import NONE, asked, columns_in, with_order
-from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
+from mpibayes.io.scales import asked, columns_in, with_order
+from mpibayes.io.schema import ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.survey_weights import REASON, SurveyWeights
@@ -42,7 +40,7 @@ from mpibayes.io.table import Table, TableWriter, check_table_name
 from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.io.watched import stored
 from mpibayes.io.weights import without_weights
-from mpibayes.text import is_unicode, near, option
+from mpibayes.text import is_unicode
 
 
 def import_table(
@@ -123,7 +121,9 @@ def import_table(
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
         ordered, unordered = (columns_in(words, source.names) for words in (ordered, unordered))
-        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar, weight)
+        profiles = empty_profiles(
+            source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar, weight
+        )
         written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
         guesses = find_forms(source, profiles, written)
         if weights is not None:
@@ -182,7 +182,7 @@ def import_table(
         (
             *source.notes,
             *guesses,
-            *_unmet(missing, profiles, source),
+            *unmet(missing, profiles, source),
             *no_events,
             *(d.warning for d in decisions if d.warning),
             *redundancy.warnings(),
@@ -224,108 +224,6 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{names}: not a readable file of column names, one a line: {reason(error)}") from error
     return [line.strip() for line in lines if line.strip()]
-
-
-def _profiles(
-    source, schema: Schema, missing, kinds, keep, drop, ordered=(), unordered=(), calendar=(), weight=None
-) -> list[Profile]:
-    """Return an empty profile per column, with the user's settings. Raises ConfigError with all mistakes."""
-    problems = []
-    has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
-    there = set(source.names)
-    mentions = [
-        ("the schema", schema.columns),
-        ("kinds", kinds),
-        ("keep", keep),
-        ("drop", drop),
-        ("calendar", calendar),
-    ]
-    mentions += [("ordered", [name for name in ordered if name != NONE]), ("unordered", unordered)]
-    problems += [f"column '{name}': is both ordered and unordered" for name in ordered if name in unordered]
-    for where, mentioned in mentions:
-        unknown = [name for name in mentioned if name not in there]
-        problems += [
-            f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names) or has}"
-            for name in unknown[:MAX_PROBLEMS]
-        ]
-        if len(unknown) > MAX_PROBLEMS:
-            problems.append(f"{where}: {len(unknown) - MAX_PROBLEMS:,} more of its columns are not there")
-    keep, drop = set(keep), set(drop)
-    if weight is not None and weight in {*keep, *calendar, *ordered, *unordered}:
-        problems.append(f"column '{weight}': weighs rows, and is not a column of the table")
-    for name, kind in kinds.items():
-        if kind not in SCHEMA_KINDS:
-            known = ", ".join(SCHEMA_KINDS)
-            problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
-        if name == source.count and kind != "ignored":
-            problems.append(f"column '{name}': counts rows, and is not a column of the table")
-        if name == weight and kind != "ignored":
-            problems.append(f"column '{name}': weighs rows, and is not a column of the table")
-        if name in drop - keep and kind != "ignored":
-            problems.append(f"column '{name}': is both dropped and kept")
-    problems += [f"column '{name}': is both dropped and kept" for name in sorted(drop & keep)]
-    profiles = []
-    times, events = ({getattr(pair, of) for pair in source.survival} for of in ("time", "event"))
-    for name in (*times, *events):
-        given = kinds.get(name, schema.columns.get(name, ColumnSchema()).kind)
-        if name in drop or given not in (None, "ignored" if name in events else "survival"):
-            problems.append(f"column '{name}': is of a pair of --survival, and of no other kind")
-        if name in events and name in keep:
-            problems.append(f"column '{name}': is of a pair of --survival, and cannot be kept beside its time")
-    for position, name in enumerate(source.names):
-        column = schema.columns.get(name, ColumnSchema())
-        kind = "ignored" if name in drop or name in events or name == source.count else kinds.get(name, column.kind)
-        kind = "survival" if name in times else kind
-        if kind == "survival" and name not in times:
-            problems.append(
-                f"column '{name}': a survival column is of two of the file: {option('survival', name + ',EVENT')}"
-            )
-        kind = "real" if name == weight else kind  # read as a number, to infer the form of its numbers
-        levels = column.levels if kind in LEVELLED else None
-        given_markers = (m for m in (column.missing, schema.missing) if m is not None)
-        usual = next(given_markers, MISSING)
-        no = column.no if levels else ()
-        labels = source.labels.get(len(profiles), {})
-        markers = [*usual, *(m.strip() for m in missing)]
-        markers = dict.fromkeys([*markers, *(labels[m] for m in markers if m in labels)])
-        markers = tuple(m for m in markers if m not in no)
-        problems += [
-            f"column '{name}': the level {v!r} is also a missing marker; give the column its own (missing = [...])"
-            for v in levels or ()
-            if v in markers
-        ]
-        if levels is not None and kind == "boolean" and len(levels) != 2:
-            problems.append(f"column '{name}': a boolean column has two levels, the schema gives {len(levels)}")
-        unread = source.dialect.unread.get(len(profiles), "")
-        if unread and (kind not in (None, "ignored") or name in keep):
-            problems.append(f"column '{name}': is {unread}; it cannot be imported, only left out")
-        profiles.append(Profile(name, "ignored" if unread else kind, levels, markers, no=no))
-        profiles[-1].asked_missing = column.missing or ()
-        profiles[-1].unnamed = is_unnamed(position, source.names)
-        profiles[-1].usual_index = has_index_name(position, source.names)
-        profiles[-1].unread = unread if kind is None else ""
-        profiles[-1].n_marked = dict.fromkeys((labels.get(m.strip(), m.strip()) for m in missing), 0)
-        in_file = source.orders.get(position)
-        profiles[-1].order = tuple(labels.values()) or tuple(in_file or ())
-        profiles[-1].ordered = in_file is not None
-        recorded = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
-        profiles[-1].cuts = column.cuts or ()
-        profiles[-1].recorded = {key: value for key, value in recorded.items() if value is not None}
-    if problems:
-        raise ConfigError("the description of the columns does not fit", problems)
-    markers_of = {profile.name: tuple(profile.markers) for profile in profiles}
-    source.survival = [replace(pair, missing=markers_of[pair.event]) for pair in source.survival]
-    return profiles
-
-
-def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) -> Iterator[str]:
-    """Report the user's markers that no cell has."""
-    for marker in map(str.strip, missing):
-        labels = (source.labels.get(i, {}).get(marker, marker) for i in range(len(profiles)))
-        if marker in {text for pair in source.survival for text in pair.seen}:
-            continue
-        if not any(profile.n_marked.get(label) for profile, label in zip(profiles, labels)):
-            yield f"--missing {marker}: no cell has it"
 
 
 def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> Iterator[str]:

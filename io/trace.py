@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import CheckpointError
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import TEMPORARY, Guard, read_regular, storing, unguarded, write_text
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
@@ -152,7 +152,7 @@ def read_trace(
     burn_in: number of initial cycles to leave out. only: names to read in addition to the cycle, if present. Raises
     CheckpointError naming a damaged segment.
     """
-    folder, kept = Path(run_dir) / FOLDER, checkpoint.kept(run_dir, FOLDER)
+    folder, kept = Path(run_dir) / FOLDER, generations.kept(run_dir, FOLDER)
     names = [*(str(name) for name in read_attributes(folder).get("scalars", ())), *read_axes(run_dir)]
     names = ["cycle", *(name for name in names if only is None or name in only)]
     blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in, kept))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, unseen
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, unseen
 
 
 @click.command(short_help="Copies of a table with its missing cells drawn (multiple imputation).")
@@ -25,14 +25,7 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, unseen
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of FILE]")
 @seed("Seed of the drawn cells.")
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    type=PATH,
-    help="Present place of the file from which the table was imported.  [default: beside the table, in the folder "
-    "above, or here]",
-)
+@source("Present place of the file from which the table was imported.")
 @unseen("Levels that the run's table lacks: they stay, and count as missing; or an error.")
 @BURN_IN
 @TABLE

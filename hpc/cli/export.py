@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE, force, weighted
+from mpibayes.hpc.cli.shared import PATH, TABLE, force, source, weighted
 from mpibayes.text import visible
 
 
@@ -32,13 +32,7 @@ from mpibayes.text import visible
     metavar="COLUMN",
     help="clusters: name the rows by a column of the table, or of the file it was imported from; may be repeated.",
 )
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    type=PATH,
-    help="clusters: where that file is now.  [default: beside the table, in the folder above, or here]",
-)
+@source("clusters: where that file is now.")
 @click.option(
     "--groups",
     type=click.IntRange(min=2),

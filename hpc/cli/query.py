@@ -25,6 +25,9 @@ ROWS = click.option("--rows", type=PATH, metavar="FILE", help="Rows to ask about
 OF = click.option(
     "--of", multiple=True, metavar="COLUMN[=VALUE]", help="What is asked for; with --rows names of columns, too."
 )
+TOP = click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
 COLUMNS = click.option("--columns", multiple=True, metavar="NAME,NAME", help="The columns to consider.  [default: all]")
 UNSEEN = unseen("Levels of --rows that the run's table lacks.")
 WEIGHTED = weighted(
@@ -56,7 +59,7 @@ def asks(made: Callable[..., Question]) -> Callable:
 def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: Path | None, overwrite: bool) -> None:
     """Ask on all ranks that a launcher started, print the answer and write it to `out`. Mistakes are raised on root
     alone."""
-    from mpibayes.hpc.parallel.comm import on_root
+    from mpibayes.hpc.parallel.agreement import on_root
     from mpibayes.hpc.parallel.together import together
     from mpibayes.hpc.posterior.chains import files_of
     from mpibayes.hpc.query import answer as answers
@@ -235,9 +238,7 @@ def surprisal(**options):
 @click.option("--rows", type=PATH, metavar="FILE", required=True, help="The new rows.")
 @UNSEEN
 @COLUMNS
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
-)
+@TOP
 @asks
 def novelty(**options):
     """Novelty of the rows of a file compared to the training rows, the most novel first: the share of training rows
@@ -278,9 +279,7 @@ def similarity(**options):
 
 @query.command(short_help="Which columns depend on each other.")
 @COLUMNS
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
-)
+@TOP
 @WEIGHTED
 @asks
 def dependence(**options):
@@ -299,9 +298,7 @@ def dependence(**options):
 
 @query.command(short_help="Pairs of columns that depend on each other less in the run than in the table.")
 @COLUMNS
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
-)
+@TOP
 @asks
 def pairs(**options):
     """Pairs of columns that depend on each other more in the table than in simulated rows, the weakest first. They
@@ -321,9 +318,7 @@ def pairs(**options):
 @query.command(short_help="Best predictors of a column.")
 @click.argument("column")
 @COLUMNS
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
-)
+@TOP
 @click.option(
     "--set", "size", type=click.IntRange(min=2), help="Find a set of at most this many columns, instead of single ones."
 )
@@ -356,9 +351,7 @@ def predictors(**options):
 @click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, on a table with the same columns.")
 @UNSEEN
 @COLUMNS
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
-)
+@TOP
 @WEIGHTED
 @asks
 def compare(group, against, rows, against_rows, cluster_group, groups, view, other, **options):

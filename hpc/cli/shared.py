@@ -29,6 +29,11 @@ def weighted(help: str) -> Callable:
     return click.option("--weighted/--unweighted", default=None, help=help)
 
 
+def source(help: str) -> Callable:
+    where = "  [default: beside the table, in the folder above, or here]"
+    return click.option("--source", "sources", multiple=True, type=PATH, help=help + where)
+
+
 def unseen(help: str) -> Callable:
     levels = click.Choice(["missing", "error"])
     return click.option("--unseen", type=levels, default="missing", show_default=True, help=help)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, weighted
 
 
 @click.command(short_help="Synthetic tables of the posterior, with their utility and risk.")
@@ -51,14 +51,7 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
 @seed("Seed of the rows.")
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    type=PATH,
-    help="Present place of the file from which the table was imported, for its format.  [default: beside the table, in "
-    "the folder above, or here]",
-)
+@source("Present place of the file from which the table was imported, for its format.")
 @weighted(
     "Draw rows of the population, by the survey weights, or rows like those of the table.  [default: "
     "weighted if the table has weights]"

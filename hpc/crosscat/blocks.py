@@ -19,7 +19,7 @@ from mpibayes.hpc.components.nodes import NODES, log_sum, nodes_in, width_level
 from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.components.single import inside
 from mpibayes.hpc.crosscat.normals import Normals
-from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.data.events import Events, Known, conditional
 
 
 class JointLaw(Protocol):
@@ -96,9 +96,7 @@ class BlockLaw:
         """Return the score of `known` conditional on `given`; 0 in clusters where `given` is impossible."""
         if given is None or not self.knows(given):
             return self.score(known)
-        before = self.score(given)
-        possible = np.isfinite(before)
-        return np.where(possible, self.score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
+        return conditional(self.score, known, given)
 
     def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
         """Return the known values (n, D), NaN elsewhere, and the sum of the logs of their steps (n,). Raises

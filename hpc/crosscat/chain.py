@@ -32,7 +32,8 @@ from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
 from mpibayes.hpc.crosscat.sweep import Step
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 
 KNOWN = 128, 2**14  # sets of columns whose components are cached: the first, or the second over the number of columns
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
+from mpibayes.errors import DataError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
@@ -202,17 +202,6 @@ class Posterior(KeptChains, Tallies):
         from mpibayes.hpc.crosscat.report.summarise import contradicted
 
         return contradicted(self)
-
-    def require_kept(self) -> list[tuple[int, int]]:
-        """Return the kept draws. Raises ConfigError if there are none."""
-        kept = self.kept()
-        if not kept:
-            self.require_begun()
-            raise ConfigError(
-                f"{self.chains[0].home}: no draw of the labels was kept after burn-in; continue the run, give a "
-                "smaller --burn-in, or lower output.labels"
-            )
-        return kept
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
         """Yield (number of the chain, draw) for the kept draws after burn-in, or for `requested` only.

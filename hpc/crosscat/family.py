@@ -28,7 +28,8 @@ from mpibayes.hpc.data.rows import Data, OnePass, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.outcome import kept as outcomes
 from mpibayes.hpc.outcome import keys as outcome_keys
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.progress import say

@@ -19,7 +19,8 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.grouped import grouped
 from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.predict import DRAWS, Predictor
+from mpibayes.hpc.crosscat.predict import DRAWS
+from mpibayes.hpc.crosscat.predictor import Predictor
 from mpibayes.hpc.crosscat.representative import COMPARED, Representative, Representatives, representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import RowClusters, named

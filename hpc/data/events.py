@@ -7,7 +7,7 @@ an event of zero width, which has a density.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,6 +136,14 @@ def of_levels(column: Column, codes: Sequence[int]) -> Events:
     sets = np.zeros((1, len(column.levels)), bool)
     sets[0, list(codes)] = True
     return Events(column, np.full(1, -1), sets)
+
+
+def conditional(score: Callable[[Known], np.ndarray], known: Known, given: Known) -> np.ndarray:
+    """Score of `known` given `given`; 0 where `given` is impossible. score: log probability of known cells in every
+    cluster, (n, K + 1)."""
+    before = score(given)
+    possible = np.isfinite(before)
+    return np.where(possible, score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
 
 
 def everyone(events: Mapping[str, Events]) -> Known:

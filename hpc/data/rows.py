@@ -12,7 +12,8 @@ import numpy as np
 from mpibayes.errors import DataError
 from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE, AsRecorded, Latent, key_of
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
+from mpibayes.hpc.parallel.agreement import agree, broadcast_arrays, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.io import spells
 from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows, bytes_of_row, slice_rows

@@ -19,7 +19,8 @@ from mpibayes.hpc.ibp.moves.ledger import Ledger
 from mpibayes.hpc.ibp.state import WORD, Hyper, InverseGamma, Settings, Totals
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.kernels.ibp.features import Features, Rows, Tail, most_births

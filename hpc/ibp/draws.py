@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
+from mpibayes.errors import DataError
 from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import keys
 from mpibayes.hpc.ibp.features import Features
@@ -149,6 +149,8 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "share
 class Posterior(KeptChains):
     """Chains of one Indian buffet process on one table."""
 
+    drawn = "features"
+
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         config = self.chains[0].config
@@ -167,17 +169,6 @@ class Posterior(KeptChains):
         self.read_traces()
         self.require_draws()
         return contradicted(len(self.chains), summary_of([c.later()["log_joint"] for c in self.chains]).r_hat)
-
-    def require_kept(self) -> list[tuple[int, int]]:
-        """Return the kept draws; raises ConfigError if there are none."""
-        kept = self.kept()
-        if not kept:
-            self.require_begun()
-            raise ConfigError(
-                f"{self.chains[0].home}: no draw of the features was kept after burn-in; continue the run, give a "
-                "smaller --burn-in, or lower output.labels"
-            )
-        return kept
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
         """Yield (chain number, draw) for each draw kept after burn-in, or for `requested` alone."""

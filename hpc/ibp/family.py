@@ -22,7 +22,8 @@ from mpibayes.hpc.ibp.scalars import SCALARS, common_rows
 from mpibayes.hpc.ibp.start.strategy import start
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.ibp.update import harmonic
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run.earlier import places_before
 from mpibayes.io.draws import DrawWriter

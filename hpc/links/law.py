@@ -14,7 +14,7 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical, Levels
 from mpibayes.hpc.components.single import one_uniform
-from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.data.events import Events, Known, conditional
 from mpibayes.hpc.links.bins import Bins, bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.crossed import CrossedBelief, belief_in, drawn, log_p
@@ -60,9 +60,7 @@ class TreeLaw:
         """Log probability of `known` given `given`, (n, K + 1); 0 in clusters where `given` is impossible."""
         if given is None or not self.knows(given):
             return self.score(known)
-        before = self.score(given)
-        possible = np.isfinite(before)
-        return np.where(possible, self.score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
+        return conditional(self.score, known, given)
 
     def log_masses(self, events: Events) -> np.ndarray:
         """Log probability of each event of a column in every cluster, (U, K + 1)."""

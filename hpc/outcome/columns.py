@@ -17,7 +17,8 @@ from mpibayes.hpc.outcome.keys import Outcome as Keys
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS, Likelihood
 from mpibayes.hpc.outcome.rules import likelihood_of
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.regression.design import Design, Term, blank_cells
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC

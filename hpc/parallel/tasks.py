@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.cores import rank_cores
 
 T = TypeVar("T")

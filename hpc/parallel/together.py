@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mpibayes.errors import MpibayesError
-from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, world
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator, end_job, names, world
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.segments import list_segments, read_blocks
@@ -91,6 +91,7 @@ class KeptChains:
     weighable = False  # True if clusters have shares, which survey weights change
     weighted: bool | None = None  # True if a report gives shares of a population, see `training_weights`
     grouped = False  # True if there are groups of clusters
+    drawn = "labels"  # a kept draw is of these
     no_questions: str = ""  # why kept draws cannot be asked, if they cannot
     response: str = ""  # column that the model predicts from others; "" if the model is a law of all its columns
 
@@ -114,7 +115,7 @@ class KeptChains:
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / DRAWS, (), chain.burn_in, checkpoint.kept(chain.folder, DRAWS))
+            for block in read_blocks(chain.folder / DRAWS, (), chain.burn_in, generations.kept(chain.folder, DRAWS))
             for cycle in block["cycle"]
         ]
 
@@ -190,6 +191,17 @@ class KeptChains:
         """True if the report advises against using the result yet because its chains contradict each other; families
         override it. Reads the traces."""
         return False
+
+    def require_kept(self) -> list[tuple[int, int]]:
+        """Return the kept draws. Raises ConfigError if there are none."""
+        kept = self.kept()
+        if not kept:
+            self.require_begun()
+            raise ConfigError(
+                f"{self.chains[0].home}: no draw of the {self.drawn} was kept after burn-in; continue the run, give a "
+                "smaller --burn-in, or lower output.labels"
+            )
+        return kept
 
     def require_begun(self) -> None:
         """Raise ConfigError if no chain has anything on disk yet."""

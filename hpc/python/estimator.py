@@ -13,12 +13,21 @@ from sklearn.utils import check_random_state
 class InProcessEstimator(BaseEstimator):  # type: ignore[misc, unused-ignore]
     """Common base of the estimators: a run of this process, configured by their parameters."""
 
-    cycles: int
-    chains: int
-    draws: int
-    config: Mapping[str, Any] | None
-    directory: Any
-    random_state: Any
+    def __init__(
+        self,
+        cycles: int,
+        chains: int,
+        draws: int,
+        config: Mapping[str, Any] | None,
+        directory: Any,
+        random_state: Any,
+    ) -> None:
+        self.cycles = cycles
+        self.chains = chains
+        self.draws = draws
+        self.config = config
+        self.directory = directory
+        self.random_state = random_state
 
     def _settings(self, **sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration by section."""

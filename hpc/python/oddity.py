@@ -66,12 +66,7 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         self.contamination = contamination
         self.categorical = categorical
         self.family = family
-        self.cycles = cycles
-        self.chains = chains
-        self.draws = draws
-        self.config = config
-        self.directory = directory
-        self.random_state = random_state
+        super().__init__(cycles, chains, draws, config, directory, random_state)
 
     def fit(self, X: Any, y: Any = None) -> Oddity:
         """Fit to X (n, features): a DataFrame of pandas or polars, or an array of numbers. y is ignored. Raises

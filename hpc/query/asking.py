@@ -17,7 +17,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Posterior
 from mpibayes.hpc.law import LINES, Asked, AskedClusters, AskedJoint, JointLaw, Law
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root, serial
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator, serial
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import average

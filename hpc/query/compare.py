@@ -17,7 +17,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
-from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average, new_rows
 from mpibayes.hpc.query.absent import NeverThere

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.data.events import Known
-from mpibayes.hpc.parallel.comm import on_root
+from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.query import histogram
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer

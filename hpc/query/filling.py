@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, MpibayesError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import Completion
-from mpibayes.hpc.parallel.comm import on_root
+from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import BATCH

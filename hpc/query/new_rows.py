@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import Rows

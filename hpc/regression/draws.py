@@ -17,7 +17,7 @@ from mpibayes.hpc.regression.law import Law
 from mpibayes.hpc.regression.likelihoods import Likelihood
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.run.directory import CHECKPOINTS
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.rows import slice_rows
 from mpibayes.io.table import Table
 
@@ -75,7 +75,7 @@ class Posterior(KeptChains):
     def state(self) -> dict[str, Any]:
         """State in the newest checkpoint of the first chain, with the mode and the scales chosen from data; {} without
         a checkpoint."""
-        generation = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
+        generation = generations.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
         return {} if generation is None else generation.shared()
 
     @property

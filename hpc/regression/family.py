@@ -15,11 +15,12 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.regression import keys
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.firefly import Firefly
-from mpibayes.hpc.regression.firefly import Settings as FireflySettings
+from mpibayes.hpc.regression.firefly_settings import Settings as FireflySettings
 from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.mode.choice import Choice, choose
 from mpibayes.hpc.regression.mode.identifiable import check_training

@@ -13,7 +13,6 @@ z integrated out, and z is redrawn: an exact block update, which takes a small s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
-from mpibayes.hpc.regression.cost import cost
+from mpibayes.hpc.regression.firefly_settings import PROPOSED, Settings
 from mpibayes.hpc.regression.likelihoods.likelihood import LANES
 from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, fit
 from mpibayes.hpc.regression.mode.laplace import predicted_bright, whitening
@@ -30,45 +29,13 @@ from mpibayes.hpc.regression.problem import Problem
 from mpibayes.kernels import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
-PROPOSED = 3.0  # dark rows that a sweep looks at per bright row
-REFRESH_SHARE = 0.15  # forecast share of the time spent on steps on all rows
-IN_BURN_IN = 20  # least number of these steps in burn-in
 ALL_ROWS = 1  # random stream lane of the steps on all rows
-POSTERIOR_SHARE = 0.1  # share of the rows looked at that `log_posterior` may take
 FULL_STEP = 0.8  # initial step size of hmc on all rows
 STEP, STEP_AVERAGE = 0, 1  # indices in `tuning`, see kernels.start_tuning
 OUTPUTS = {  # outputs of `advance`, and the kernels' names for them
     "theta": "theta", "lp": "lp", "acceptance_rate": "acceptance", "step_size": "step_size", "n_bright": "bright",
     "queries_theta": "queries_theta", "queries_z": "queries_z",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a chain, besides the problem; section [firefly] of a configuration.
-
-    burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
-    log_posterior; refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
-    bright rows sent to root. wide: factor by which the spread of the first theta exceeds Laplace's approximation. thin:
-    log_posterior is computed in cycles that are multiples of it.
-    """
-
-    seed: int = 0
-    bounds: str = "tuned"
-    theta_update: str = "hmc"
-    z_update: str = "implicit"
-    q: float | str = "auto"
-    xi: float | None = None  # point where untuned bounds touch; None: the likelihood's default
-    whiten: bool = True
-    step_size: float | str = "auto"
-    leapfrog_steps: int = 4
-    init: str = "laplace"
-    burn_in: int = 1000
-    posterior_every: int | None = 0
-    refresh: int | None = 0
-    gather_limit: int = 100_000
-    thin: int = 1
-    wide: float = 1.0
 
 
 class Firefly:
@@ -86,7 +53,7 @@ class Firefly:
     @property
     def firefly(self) -> bool:
         """True if there are bounds; without them every row is evaluated."""
-        return self.settings.bounds != "none"
+        return self.settings.firefly
 
     # --- how a chain starts -------------------------------------------------------------------------------------------
 
@@ -200,29 +167,12 @@ class Firefly:
     @property
     def posterior_every(self) -> int:
         """Cycles between two sums over all rows; 0: none."""
-        s, n = self.settings, self.problem.n_rows
-        if not self.firefly or s.posterior_every == 0:
-            return 0
-        if s.posterior_every is not None:
-            return s.posterior_every
-        looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
-        every = max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
-        every = min(every, max(100, s.burn_in // 4))  # ensure some values
-        return -(-every // s.thin) * s.thin
+        return self.settings.summed_every(self.problem.n_rows, self.predicted)
 
     @property
     def refresh_every(self) -> int:
         """Cycles between two steps on all rows; 0: none."""
-        s, m = self.settings, self.problem.likelihood
-        if not self.firefly or s.refresh is not None:
-            return s.refresh if self.firefly else 0
-        if s.theta_update != "hmc" or not s.whiten:
-            return 0  # the sampler as published
-        p = self.problem
-        expected = cost(p.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED, p.n_shards)
-        every = max(2, int(np.ceil(expected.full_cycle_s / (REFRESH_SHARE * expected.firefly_cycle_s))))
-        # burn-in needs some of these steps: their step size is adapted there, and they move the chain to the bulk
-        return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
+        return self.settings.refreshed_every(self.problem, self.predicted, self.cycles)
 
     def _refresh(self) -> int:
         """Begin a cycle with a step of theta on all rows, z integrated out, and redraw z; returns the number of

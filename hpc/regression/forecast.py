@@ -6,7 +6,8 @@ import numpy as np
 
 from mpibayes.hpc.regression.cost import Cost, cost
 from mpibayes.hpc.regression.design import Design
-from mpibayes.hpc.regression.firefly import PROPOSED, Firefly
+from mpibayes.hpc.regression.firefly import Firefly
+from mpibayes.hpc.regression.firefly_settings import PROPOSED
 from mpibayes.hpc.regression.mode.choice import Choice
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.text import counted

@@ -9,7 +9,8 @@ import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.regression.likelihoods import LIKELIHOODS
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.kernels import firefly as kernels

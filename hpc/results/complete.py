@@ -14,7 +14,8 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.law import Completion
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.together import together
 from mpibayes.hpc.posterior.chains import files_of
 from mpibayes.hpc.query.asking import Asking

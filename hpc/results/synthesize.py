@@ -13,7 +13,8 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.law import Synthesis
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.together import together
 from mpibayes.hpc.posterior.chains import evenly, files_of
 from mpibayes.hpc.query.answer import Answer, show, write

@@ -19,7 +19,8 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Chain, Info
 from mpibayes.hpc.parallel import waiting
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.run import checkpoints as resume

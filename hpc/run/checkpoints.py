@@ -9,9 +9,11 @@ from typing import Any
 
 from mpibayes.errors import CheckpointError, MpibayesError
 from mpibayes.hpc.family import Chain
-from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
-from mpibayes.io import checkpoint
+from mpibayes.hpc.parallel.agreement import agree, on_root
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.io import checkpoint, generations
 from mpibayes.io.files import Guard, unguarded
+from mpibayes.io.generations import Generation
 from mpibayes.text import counted
 
 
@@ -43,9 +45,9 @@ def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any],
     )
 
 
-def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generation | None:
+def newest(comm: Communicator, place: Path, chain: Chain) -> Generation | None:
     """Return the newest generation that every rank finds whole, or None if there never was one."""
-    result = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
+    result = on_root(comm, lambda: generations.latest(place, deep=False), what="look for the newest checkpoint")
     while result is not None:
         if result.n_shards != chain.n_shards:
             raise CheckpointError(
@@ -61,11 +63,11 @@ def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generati
         everyone = [p for subset in comm.collect(problems) for p in subset]
         if not everyone:
             return result
-        result = on_root(comm, partial(checkpoint.previous, result, everyone), what="look for an older checkpoint")
+        result = on_root(comm, partial(generations.previous, result, everyone), what="look for an older checkpoint")
     return None
 
 
-def restore(comm: Communicator, generation: checkpoint.Generation, chain: Chain) -> None:
+def restore(comm: Communicator, generation: Generation, chain: Chain) -> None:
     """Restore the chain to the state of a generation."""
     shared, mine = agree(
         comm,

@@ -28,7 +28,6 @@ from mpibayes.hpc.run.grown import Growth
 from mpibayes.hpc.run.identity import AUTO, CHECKPOINTS, GROWN, HELDOUT_FILE, PENDING, PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
-from mpibayes.io.checkpoint import Generation
 from mpibayes.io.documents import json_value
 from mpibayes.io.draws import FOLDER as LABELS
 from mpibayes.io.files import (
@@ -45,6 +44,7 @@ from mpibayes.io.files import (
     unguarded,
     write_text,
 )
+from mpibayes.io.generations import Generation
 from mpibayes.io.segments import require
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable

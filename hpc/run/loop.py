@@ -23,7 +23,8 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel import cores
-from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator, end_job, names, serial, world
 from mpibayes.hpc.parallel.groups import Groups
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.schedule import Schedule

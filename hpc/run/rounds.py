@@ -20,7 +20,8 @@ import numpy as np
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.groups import Groups
 from mpibayes.hpc.scalar import ACTIVE_ROWS, SCORES, Scalar
 from mpibayes.hpc.settled import SMALL, Judgement, is_check, judge, next_check

@@ -15,7 +15,8 @@ from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.shapes import fit_shapes
 from mpibayes.hpc.data.sparse import SparseData
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.rows import Column
 from mpibayes.io.table import Table

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
+from mpibayes.hpc.parallel.agreement import agree, broadcast_arrays, on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.hpc.svi.likelihood import Likelihood, arrays_of

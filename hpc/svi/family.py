@@ -15,7 +15,8 @@ from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, HeldOutRows, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
 from mpibayes.hpc.svi.law import Students
@@ -25,6 +26,7 @@ from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.hpc.svi.schedule import Constant, Decay, Growing, Schedule
 from mpibayes.io.draws import DrawWriter, last_draw
 from mpibayes.io.files import Guard
+from mpibayes.io.rows import Rows
 from mpibayes.text import counted, visible
 
 PARTS = 20  # number of kept states unless output.kept is given
@@ -83,15 +85,32 @@ def problem_of(ascent: Ascent) -> str:
     return f"the bound is not a finite number{strong}"
 
 
-class Family:
-    """See `hpc.family.Family`."""
+class Approximated:
+    """Base of the families of variational inference (`hpc.family.Family`): each chain reads its own rows."""
 
     shares_cycles = True
+    heldout_file: Rows | None = None
+
+    def __init__(self, comm: Communicator, config: Config, data: Any):
+        self.comm, self.data, self._config = comm, data, config
+
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
+
+    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
+        return {"heldout": None}
+
+    def load(self, places: Sequence[Path], fresh: bool) -> None:
+        """Do nothing: each chain reads the rows of its own shards."""
+
+
+class Family(Approximated):
+    """See `hpc.family.Family`."""
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
-        self.comm, self.data, self._config = comm, data, config
+        super().__init__(comm, config, data)
         self.cells = Cells(data.columns, config.of(keys.Model).standardise)
-        self.heldout_file = None
 
     default_shards = staticmethod(cut.default_count)
 
@@ -103,10 +122,6 @@ class Family:
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return decided(config, n_training, PARTS)
 
-    @staticmethod
-    def grown(config: Config) -> Config:
-        return config
-
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
         if config.heldout_path is not None:
@@ -114,9 +129,6 @@ class Family:
             if message:
                 print(f"warning: {visible(message)}", flush=True)
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
-
-    def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Do nothing: each chain reads the rows of its own shards."""
 
     def chain(self, config: Config, number: int) -> VariationalChain:
         return VariationalChain(self, config, number)

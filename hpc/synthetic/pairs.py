@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.parallel.comm import agree
+from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows

@@ -78,12 +78,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
     ) -> None:
         self.categorical = categorical
         self.covariance = covariance
-        self.cycles = cycles
-        self.chains = chains
-        self.draws = draws
-        self.config = config
-        self.directory = directory
-        self.random_state = random_state
+        super().__init__(cycles, chains, draws, config, directory, random_state)
 
     def fit(self, X: Any, y: Any = None) -> Mixture:
         """Fit to X (n, features): numbers; in categorical columns each distinct number is a level. y is ignored."""
@@ -258,12 +253,7 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc, un
     ) -> None:
         self.prior = prior
         self.prior_scale = prior_scale
-        self.cycles = cycles
-        self.chains = chains
-        self.draws = draws
-        self.config = config
-        self.directory = directory
-        self.random_state = random_state
+        super().__init__(cycles, chains, draws, config, directory, random_state)
 
     def fit(self, X: Any, y: Any) -> BayesianClassifier:
         """Fit to X (n, features), y (n,) with at least two classes."""
@@ -330,12 +320,7 @@ class RobustRegressor(RegressorMixin, _Regression):  # type: ignore[misc, unused
         self.prior_scale = prior_scale
         self.degrees_of_freedom = degrees_of_freedom
         self.scale = scale
-        self.cycles = cycles
-        self.chains = chains
-        self.draws = draws
-        self.config = config
-        self.directory = directory
-        self.random_state = random_state
+        super().__init__(cycles, chains, draws, config, directory, random_state)
 
     def fit(self, X: Any, y: Any) -> RobustRegressor:
         """Fit to X (n, features), y (n,) of numbers that are not all equal."""

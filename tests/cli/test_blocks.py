@@ -12,27 +12,12 @@ from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference, resolved_toml
 from mpibayes.io.rows import Column
+from tests.cli.conftest import problems
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
 COLUMNS = [Column(f"x{i}", "real", "reals", i) for i in range(4)] + [
     Column("sex", "categorical", "codes8", 0, ("F", "M"))
 ]
-
-
-@pytest.fixture
-def write(tmp_path):
-    def put(text, name="run.toml"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return put
-
-
-def problems(path, *overrides):
-    with pytest.raises(ConfigError) as caught:
-        load(path, overrides)
-    return str(caught.value)
 
 
 def test_a_block_and_its_prior(write):

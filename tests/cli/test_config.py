@@ -12,28 +12,12 @@ from mpibayes.hpc.config.resolved import as_dict, difference, resolved_toml
 from mpibayes.hpc.crosscat.keys import SECTIONS, Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler
 from mpibayes.io.rows import Column
+from tests.cli.conftest import problems
 
 MINIMAL = '[data]\ntable = "t.h5"\n'
 REGRESSION = '[model]\nfamily = "regression"\n'
 FAMILIES = '"auto", "mixture", "crosscat", "regression", "ibp" or "svi"'
 ANNEAL = '[sampler]\nstrategy = "anneal"\n[anneal]\n'
-
-
-@pytest.fixture
-def write(tmp_path):
-    def put(text, name="run.toml"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return put
-
-
-def problems(path, *overrides):
-    with pytest.raises(ConfigError) as caught:
-        load(path, overrides)
-    assert caught.value.exit_code == 2
-    return str(caught.value)
 
 
 def test_defaults(write, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production
 from tests.exact.compare import by_looks, judge, seed
 from tests.exact.cross import CrossCase, Posterior
@@ -212,6 +213,20 @@ def state(mixture, units):
         return None
     where = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
     return [where[names[0]] for names in units], [labels[where[names[0]]].tolist() for names in units]
+
+
+def require_the_same_bits(name: str, at: int, **settings) -> None:
+    """Compare views and labels after each of eight cycles from one view of one cluster, on ranks and on one process."""
+
+    def bits(comm):
+        mixture = sampler(comm, name, 3, at, **settings)
+        mixture.start("one")
+        return [mixture.cycle() and state(mixture, CASES[name].units) for _ in range(8)]
+
+    result = bits(world())
+    if world().rank == 0:
+        assert result == bits(serial())
+        assert len({tuple(views) for views, _ in result}) > 1  # a view opened
 
 
 def hypers_of(mixture, units):

@@ -33,7 +33,7 @@ import numpy as np
 from scipy import stats
 
 from mpibayes.hpc.parallel.comm import serial
-from tests.exact import production
+from tests.exact import production, wrong_cycles, wrong_moves
 from tests.exact.compare import (
     autocorrelation_time,
     batch_means_z,
@@ -228,11 +228,11 @@ def power(given) -> int:
     from tests.exact.test_mixture_exact import LEVEL as level
 
     designs = [
-        ("no anchors", production.no_anchors, "count5", 2, 200),
-        ("no anchors", production.no_anchors, "cat6py", 6, 80),
-        ("tail over N", lambda: production.tail_over_rows(6), "cat6", 2, 100),
-        ("tail over N", lambda: production.tail_over_rows(6), "miss6", 3, 100),
-        ("nothing private", production.nothing_private, "count5", 2, 1300),
+        ("no anchors", wrong_cycles.no_anchors, "count5", 2, 200),
+        ("no anchors", wrong_cycles.no_anchors, "cat6py", 6, 80),
+        ("tail over N", lambda: wrong_cycles.tail_over_rows(6), "cat6", 2, 100),
+        ("tail over N", lambda: wrong_cycles.tail_over_rows(6), "miss6", 3, 100),
+        ("nothing private", wrong_cycles.nothing_private, "count5", 2, 1300),
     ]
     alone = serial()
     print("| rule taken out | case | shards | replicates x cycles | wrong rejected | right rejected | median p |")
@@ -264,7 +264,7 @@ def power(given) -> int:
         verdicts = PROCESS.judge(PROCESS.history(PROCESS.sampler(alone, 2, seed), 700, CYCLES, seed + 1), level)
         return min(min(1.0, v.p * len(verdicts)) for v in verdicts)
 
-    row("hyperparameters after w", "miss6, (alpha, d) grid", 2, 700, joint, production.hypers_after_weights)
+    row("hyperparameters after w", "miss6, (alpha, d) grid", 2, 700, joint, wrong_cycles.hypers_after_weights)
     return 0
 
 
@@ -276,9 +276,9 @@ def power_of_moves(given) -> int:
     print("| rule taken out | case | moves | error of a move | replicates x rounds | wrong rejected | right rejected |")
     print("|" + " --- |" * 7)
     rare = [
-        (production.clusters_of_the_start, "cat6py", "guided", 0),
-        (production.order_of_labels, "cat6", "guided", 0),
-        (production.odds_from_all_rows, "cat6", "informed, two recalled", 0),
+        (wrong_moves.clusters_of_the_start, "cat6py", "guided", 0),
+        (wrong_moves.order_of_labels, "cat6", "guided", 0),
+        (wrong_moves.odds_from_all_rows, "cat6", "informed, two recalled", 0),
     ]
     for wrong, name, part, n in WRONG + rare:
         posterior, p = Posterior(CASES[name]), ([], [])
@@ -297,7 +297,7 @@ def power_of_moves(given) -> int:
                 result.append(judge_history(history, posterior).p)
         # with the program's own constants, but for launches without scans and partial recall
         with (
-            production.constants(**({"SCANS": 0} if "no scans" in part else FEW if "recalled" in part else {})),
+            wrong_moves.constants(**({"SCANS": 0} if "no scans" in part else FEW if "recalled" in part else {})),
             wrong(),
         ):
             moves = transitions.Moves(CASES[name], 1, FOUR_ROWS[name])

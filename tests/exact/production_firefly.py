@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 
 from mpibayes.hpc.regression import firefly as program
+from mpibayes.hpc.regression.firefly_settings import Settings
 from mpibayes.hpc.regression.problem import Problem
 from tests.exact.quadrature import Case, Posterior
 from tests.exact.regression_law import judge
@@ -39,7 +40,7 @@ class InPython(program.Firefly):
 
 def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: int = 0, **settings) -> program.Firefly:
     """Return a sampler that has not started."""
-    given = program.Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.likelihood]} | settings))
+    given = Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.likelihood]} | settings))
     return (InPython if in_python else program.Firefly)(comm, problem(comm, case, n_shards), given, chain=number)
 
 

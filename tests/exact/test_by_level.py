@@ -17,7 +17,7 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import generator
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
-from tests.exact import production, transitions
+from tests.exact import production, transitions, wrong_moves
 from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES
 from tests.exact.test_split_merge import FOUR_ROWS, LEVEL, ROUNDING, alone
@@ -36,7 +36,7 @@ def change(name, n_shards=1, cycle=1):
 def test_steps_keep_the_posterior(name, n_shards):
     assert change(name, n_shards) < ROUNDING
     assert change(name, n_shards, program.AFTER + 1) < ROUNDING
-    with production.constants(**OFTEN):
+    with wrong_moves.constants(**OFTEN):
         assert change(name, n_shards) < ROUNDING
 
 
@@ -98,7 +98,7 @@ def test_wrong_steps_do_not_keep_the_posterior(wrong, name):
     "name, n_shards, n_replicates", [("cat6", 2, 60), ("cat6", 2, 240), ("cat6neg", 3, 60), ("miss6", 6, 60)]
 )
 def test_law_of_steps_alone(name, n_shards, n_replicates):
-    with production.one_kind_alone(program.by_level, **OFTEN):
+    with wrong_moves.one_kind_alone(program.by_level, **OFTEN):
         result = alone(serial(), name, n_shards, n_replicates, 151)
     assert result.passed, f"{result} (seed {seed(151)})"
 
@@ -106,7 +106,7 @@ def test_law_of_steps_alone(name, n_shards, n_replicates):
 @pytest.mark.quick("without_sides-60")
 @pytest.mark.parametrize("wrong, n_replicates", [(without_sides, 60), (one_spread, 240)])
 def test_wrong_draws_are_rejected(wrong, n_replicates):
-    with production.one_kind_alone(program.by_level, **OFTEN), wrong():
+    with wrong_moves.one_kind_alone(program.by_level, **OFTEN), wrong():
         result = alone(serial(), "cat6", 2, n_replicates, 151, LOOKS)
     assert not result.passed, str(result)
 

@@ -17,7 +17,7 @@ from scipy.special import betaln, gammaln
 
 from mpibayes.hpc.crosscat.moves import by_pattern as program
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact import production, transitions
+from tests.exact import production, transitions, wrong_moves
 from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES as OF_MIXTURES
 from tests.exact.enumerate import Case, Posterior
@@ -268,7 +268,7 @@ def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
     """Compare rounds by themselves with the enumeration; None off root."""
     case = CASES[name]
     posterior = Posterior(case)
-    with mock.patch.multiple(program, **ALWAYS), production.one_kind_alone(program.by_pattern):
+    with mock.patch.multiple(program, **ALWAYS), wrong_moves.one_kind_alone(program.by_pattern):
         mixture = production.sampler(
             comm, case, n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
         )

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact import production
+from tests.exact import production, wrong_cycles
 from tests.exact.compare import LOOKS, judge_joint, replicate_means, seed
 from tests.exact.enumerate import CASES, Grids, Posterior, expected_clusters, log_law_of_clusters
 
@@ -65,13 +65,13 @@ def test_posterior_law(name, n_shards, opening):
 @pytest.mark.parametrize(
     "wrong, name, n_shards, n_replicates",
     [
-        (production.no_anchors, "count5", 2, 200),
-        (production.no_anchors, "cat6py", 6, 30),
-        (lambda: production.tail_over_rows(6), "cat6", 2, 50),
-        (lambda: production.tail_over_rows(6), "miss6", 3, 100),
-        (production.heavy_new_cluster, "cat6", 2, 1200),
+        (wrong_cycles.no_anchors, "count5", 2, 200),
+        (wrong_cycles.no_anchors, "cat6py", 6, 30),
+        (lambda: wrong_cycles.tail_over_rows(6), "cat6", 2, 50),
+        (lambda: wrong_cycles.tail_over_rows(6), "miss6", 3, 100),
+        (wrong_cycles.heavy_new_cluster, "cat6", 2, 1200),
         # The smallest of the five errors: it takes up to 13,000 cycles.
-        (production.nothing_private, "count5", 2, 1100),
+        (wrong_cycles.nothing_private, "count5", 2, 1100),
     ],
     ids=[
         "no anchors, count5",
@@ -88,8 +88,8 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates):
     with wrong():
         result = verdict(serial(), name, n_shards, "one", n_replicates, 31, LOOKS)
     assert not result.passed, str(result)
-    plain = wrong not in (production.no_anchors, production.heavy_new_cluster, production.nothing_private)
-    with production.plain_kernels() if plain else contextlib.nullcontext():
+    plain = wrong not in (wrong_cycles.no_anchors, wrong_cycles.heavy_new_cluster, wrong_cycles.nothing_private)
+    with wrong_cycles.plain_kernels() if plain else contextlib.nullcontext():
         result = verdict(serial(), name, n_shards, "one", result.size, 31)
     assert result.passed, f"{result} (seed {seed(31)})"
 
@@ -124,7 +124,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 @pytest.mark.parametrize("right", [True, False])
 def test_joint_law_with_a_base(right):
     """A column whose levels have a base; with its multiplier scored as if they had none, it is rejected."""
-    wrong = contextlib.nullcontext if right else production.scored_without_base
+    wrong = contextlib.nullcontext if right else wrong_cycles.scored_without_base
     result = joint_verdicts(BASED, 2, 60, wrong)
     assert all(v.passed for v in result) == right, f"{[str(v) for v in result]} (seed {seed(34)})"
 
@@ -133,7 +133,7 @@ def test_joint_law_with_a_base(right):
 def test_hyperparameters_before_weights():
     """(alpha, d) drawn after w, keeping w_*, is rejected; drawn before w it passes at that size (columns' priors
     fixed)."""
-    result = joint_verdicts(PROCESS, 2, 350, production.hypers_after_weights, LOOKS)
+    result = joint_verdicts(PROCESS, 2, 350, wrong_cycles.hypers_after_weights, LOOKS)
     assert not result.passed, [str(v) for v in result]
     result = joint_verdicts(PROCESS, 2, result[0].size)
     assert result.passed, f"{[str(v) for v in result]} (seed {seed(34)})"
@@ -218,7 +218,7 @@ def test_posterior_law_on_ranks(name, n_shards, opening):
 @pytest.mark.mpi(min_size=2)
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()
-    with production.no_anchors():
+    with wrong_cycles.no_anchors():
         result = verdict(comm, "cat6py", 6, "one", 25, 40)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert not passed, text
@@ -258,7 +258,7 @@ def test_number_of_clusters_without_likelihood(alpha, d, opening, n_shards):
 
 
 def test_number_of_clusters_rejects_wrong_programs():
-    for wrong in (production.no_anchors, lambda: production.tail_over_rows(60)):
+    for wrong in (wrong_cycles.no_anchors, lambda: wrong_cycles.tail_over_rows(60)):
         with wrong():
             p, text = clusters_verdict(serial(), 60, 2.0, 0.0, 4, "one", 12, 20, 41)
         assert p < LEVEL, text

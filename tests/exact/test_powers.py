@@ -20,7 +20,6 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import crosscat
 from tests.exact import view_transitions as views
 from tests.exact.compare import LOOKS, chi_square, seed
-from tests.exact.crosscat import CASES
 from tests.exact.enumerate import log_eppf, partitions
 
 LEVEL = 1e-4
@@ -244,18 +243,9 @@ def test_paths_that_ignore_their_work_are_rejected():
     assert not result.passed, str(result)
 
 
-def bits(comm, cycles):
-    """Views and labels after each cycle, on root."""
-    mixture = crosscat.sampler(comm, "mixed", 3, 153, **ALONE)
-    mixture.start("one")
-    return [mixture.cycle() and crosscat.state(mixture, CASES["mixed"].units) for _ in range(cycles)]
-
-
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
-    result = bits(world(), 8)
-    assert world().rank or result == bits(serial(), 8)
-    assert world().rank or len({tuple(of) for of, _ in result}) > 1
+    crosscat.require_the_same_bits("mixed", 153, **ALONE)
 
 
 @pytest.mark.quick(ranks=3)

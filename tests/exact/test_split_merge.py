@@ -25,7 +25,7 @@ from mpibayes.hpc.crosscat.moves import round as round_of_moves
 from mpibayes.hpc.crosscat.moves import scans as launch_scans
 from mpibayes.hpc.parallel import streams
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact import production, transitions
+from tests.exact import production, transitions, wrong_moves
 from tests.exact.compare import LOOKS, chi_square, replicate_means, seed
 from tests.exact.enumerate import CASES, Posterior, expected_clusters, log_law_of_clusters
 from tests.exact.test_mixture_exact import CONFIGURATIONS, JOINT
@@ -73,7 +73,7 @@ def test_law_of_groupings(n_clusters):
 )
 def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
     """For the launch's keyed words of this cycle; rows outside the sample are ignored."""
-    with production.constants(**values):
+    with wrong_moves.constants(**values):
         assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
 
 
@@ -87,7 +87,7 @@ RECALLED = [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 
 def test_informed_moves_keep_the_posterior(name, n_shards, values):
     """Recall all sides, those chosen by the keyed words of a cycle, or none."""
     for cycle in (1, 2, 3) if values == FEW else (1,):
-        with production.constants(**values):
+        with wrong_moves.constants(**values):
             assert change(name, transitions.informed, n_shards, cycle) < ROUNDING
 
 
@@ -109,25 +109,25 @@ def test_moves_keep_the_posterior_of_five_rows(name):
 @pytest.mark.parametrize(
     "wrong, name, move, values",
     [
-        (production.without_q, "cat6", transitions.guided, {}),
-        (production.without_grouping, "cat6py", transitions.guided, {}),
-        (production.without_seeds, "nix5", transitions.guided, {}),
-        (production.launch_from_the_split, "nix5", transitions.guided, {"SCANS": 0}),
+        (wrong_moves.without_q, "cat6", transitions.guided, {}),
+        (wrong_moves.without_grouping, "cat6py", transitions.guided, {}),
+        (wrong_moves.without_seeds, "nix5", transitions.guided, {}),
+        (wrong_moves.launch_from_the_split, "nix5", transitions.guided, {"SCANS": 0}),
         # Tests by draws would need some 10^5 rounds to detect these two.
-        (production.clusters_of_the_start, "cat6py", transitions.guided, {}),
-        (production.order_of_labels, "cat6", transitions.guided, {}),
-        (production.without_urn, "cat6", transitions.informed, {}),
-        (production.urn_twice_at_first, "cat6", transitions.informed, {}),
-        (production.without_q_of_the_rest, "count5", transitions.informed, FEW),
-        (production.odds_from_all_rows, "cat6", transitions.informed, FEW),
-        (production.without_choice, "count5", transitions.informed, {}),
-        (production.uniform_choice, "nix5", transitions.informed, {}),
-        (production.choice_of_one_side, "miss6", transitions.informed, {}),
+        (wrong_moves.clusters_of_the_start, "cat6py", transitions.guided, {}),
+        (wrong_moves.order_of_labels, "cat6", transitions.guided, {}),
+        (wrong_moves.without_urn, "cat6", transitions.informed, {}),
+        (wrong_moves.urn_twice_at_first, "cat6", transitions.informed, {}),
+        (wrong_moves.without_q_of_the_rest, "count5", transitions.informed, FEW),
+        (wrong_moves.odds_from_all_rows, "cat6", transitions.informed, FEW),
+        (wrong_moves.without_choice, "count5", transitions.informed, {}),
+        (wrong_moves.uniform_choice, "nix5", transitions.informed, {}),
+        (wrong_moves.choice_of_one_side, "miss6", transitions.informed, {}),
     ],
 )
 def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
     """An error of 10^-4 is 10^8 times rounding error; most are above 10^-3 (tests/exact/README.md)."""
-    with production.constants(**values):
+    with wrong_moves.constants(**values):
         assert change(name, move) < ROUNDING
         with wrong():
             assert change(name, move) > 1e-4
@@ -138,7 +138,7 @@ def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
 def test_launch_does_not_look_at_the_split(name, n_shards, subset):
     """All ways to have a table's rows in one cluster, or in two with the seeds separated, launch with the same odds."""
     moves, result, n_splits = transitions.Moves(CASES[name], n_shards), {}, Counter()
-    with production.constants(SUBSET=subset):
+    with wrong_moves.constants(SUBSET=subset):
         for number, z in enumerate(moves.partitions):
             k = int(z.max()) + 1
             for i in range(len(z)) if k <= 2 else ():
@@ -184,7 +184,7 @@ def test_no_stream_has_two_uses():
             super().draw(purpose=purpose, sub=sub, **key)
 
     with (
-        production.constants(INFORMED_SPLITS=1.0 - 1e-9, SUBSET=2),
+        wrong_moves.constants(INFORMED_SPLITS=1.0 - 1e-9, SUBSET=2),
         mock.patch.object(launch_scans.kernels, "Packed", Packed),
         mock.patch.object(guided_moves, "generator", generator),
         mock.patch.object(informed_moves, "generator", generator),
@@ -214,11 +214,11 @@ def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
 
 
 PARTS = {
-    "guided": lambda: production.guided_alone(SCANS=3, **EVEN),
-    "guided, subset of 2": lambda: production.guided_alone(SCANS=3, SUBSET=2, **EVEN),
-    "informed": lambda: production.informed_alone(**OFTEN),
-    "informed, two recalled": lambda: production.informed_alone(**OFTEN, **FEW),
-    "guided, no scans": lambda: production.guided_alone(SCANS=0, **EVEN),
+    "guided": lambda: wrong_moves.guided_alone(SCANS=3, **EVEN),
+    "guided, subset of 2": lambda: wrong_moves.guided_alone(SCANS=3, SUBSET=2, **EVEN),
+    "informed": lambda: wrong_moves.informed_alone(**OFTEN),
+    "informed, two recalled": lambda: wrong_moves.informed_alone(**OFTEN, **FEW),
+    "guided, no scans": lambda: wrong_moves.guided_alone(SCANS=0, **EVEN),
 }
 
 
@@ -244,15 +244,15 @@ def test_law_of_rounds(name, n_shards):
 
 
 WRONG = [
-    (production.without_q, "cat6", "guided", 40),
-    (production.without_grouping, "cat6py", "guided", 60),
-    (production.without_seeds, "cat6", "guided", 250),
-    (production.launch_from_the_split, "cat6", "guided, no scans", 120),
-    (production.without_urn, "cat6", "informed", 20),
-    (production.without_q_of_the_rest, "cat6", "informed, two recalled", 60),
-    (production.without_choice, "cat6", "informed", 250),
-    (production.uniform_choice, "nix5", "informed", 160),
-    (production.choice_of_one_side, "miss6", "informed", 80),
+    (wrong_moves.without_q, "cat6", "guided", 40),
+    (wrong_moves.without_grouping, "cat6py", "guided", 60),
+    (wrong_moves.without_seeds, "cat6", "guided", 250),
+    (wrong_moves.launch_from_the_split, "cat6", "guided, no scans", 120),
+    (wrong_moves.without_urn, "cat6", "informed", 20),
+    (wrong_moves.without_q_of_the_rest, "cat6", "informed, two recalled", 60),
+    (wrong_moves.without_choice, "cat6", "informed", 250),
+    (wrong_moves.uniform_choice, "nix5", "informed", 160),
+    (wrong_moves.choice_of_one_side, "miss6", "informed", 80),
 ]
 
 
@@ -276,7 +276,7 @@ def test_moves_do_not_depend_on_the_number_of_shards():
         result = set()
         for n_shards in (1, 2, case.n_rows):
             mixture = production.sampler(serial(), case, n_shards, seed(54), kind=production.MovesAlone, split_merge=1)
-            with production.constants(SUBSET=3, **OFTEN, **FEW):
+            with wrong_moves.constants(SUBSET=3, **OFTEN, **FEW):
                 result.add(production.digest(mixture, starts, 6))
         assert len(result) == 1, (name, seed(54))
 
@@ -288,7 +288,7 @@ def test_moves_reach_every_partition():
     mixture = production.sampler(serial(), CASES["cat6"], 1, seed(55), kind=production.MovesAlone, split_merge=1)
     production.place(mixture, np.zeros(6, int), 0)
     index = []
-    with production.constants(SCANS=2, **EVEN, **OFTEN):
+    with wrong_moves.constants(SCANS=2, **EVEN, **OFTEN):
         for _ in range(2500):
             mixture.cycle()
             index.append(posterior.index(mixture.view.labels()))
@@ -308,7 +308,7 @@ def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
 @pytest.mark.quick("cat6py-2-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS[::4])
 def test_posterior_law(name, n_shards, opening):
-    with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
+    with wrong_moves.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
         result = cycles(serial(), name, n_shards, opening, 40, 5, 56)
     assert result.passed, f"{result} (seed {seed(56)})"
 
@@ -316,7 +316,7 @@ def test_posterior_law(name, n_shards, opening):
 @pytest.mark.thorough
 def test_joint_law_with_hyperparameters():
     mixture = JOINT.sampler(serial(), 2, seed(57), split_merge=1)
-    with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
+    with wrong_moves.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
         result = JOINT.judge(JOINT.history(mixture, 100, 8, seed(58)), LEVEL)
     assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(57)})"
 
@@ -343,7 +343,9 @@ def test_number_of_clusters_without_likelihood(n_shards, alpha, d):
 
 
 @pytest.mark.quick("without_grouping-guided")
-@pytest.mark.parametrize("wrong, part", [(production.without_grouping, "guided"), (production.without_urn, "informed")])
+@pytest.mark.parametrize(
+    "wrong, part", [(wrong_moves.without_grouping, "guided"), (wrong_moves.without_urn, "informed")]
+)
 def test_number_of_clusters_rejects_wrong_moves(wrong, part):
     with PARTS[part](), wrong():
         p, text = clusters_verdict(serial(), 60, 2.0, 0.0, 1, 20, 12, 59)
@@ -360,7 +362,7 @@ def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""
     comm = world()
     generator = np.random.Generator(np.random.Philox(seed(60)))
-    with production.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
+    with wrong_moves.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
         for name, n_shards, opening in CONFIGURATIONS[third::6]:
             starts = Posterior(CASES[name]).draw(generator, 1)
 
@@ -405,7 +407,7 @@ def test_steps_are_weighed_once_and_again_behind_a_change():
 def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()
     starts = Posterior(CASES["cat6"]).draw(np.random.Generator(np.random.Philox(seed(60))), 4)
-    with production.guided_alone(SCANS=0, **EVEN), production.q_of_root_alone():
+    with wrong_moves.guided_alone(SCANS=0, **EVEN), wrong_moves.q_of_root_alone():
         result = [
             production.digest(
                 production.sampler(where, CASES["cat6"], 6, seed(61), kind=production.MovesAlone, split_merge=1),
@@ -419,11 +421,11 @@ def test_bits_differ_where_a_part_of_q_is_lost():
 
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("wrong", [None, production.without_q], ids=["right", "without q"])
+@pytest.mark.parametrize("wrong", [None, wrong_moves.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):
     """The law of guided moves on real ranks; as many replicates reject moves without q."""
     comm = world()
-    with production.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
+    with wrong_moves.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
         result = alone(comm, "cat6", 6, 30, 62)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed == (wrong is None), f"{text} (seed {seed(62)})"
@@ -433,7 +435,7 @@ def test_law_of_moves_on_ranks(wrong):
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()
-    with production.constants(SCANS=1, **OFTEN):
+    with wrong_moves.constants(SCANS=1, **OFTEN):
         result = cycles(comm, "miss6", 6, "one", 24, 5, 63)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(63)})"
@@ -444,6 +446,6 @@ def test_posterior_law_on_ranks():
 @pytest.mark.parametrize("alpha, d", [(2.0, 0.0), (1.0, 0.3)])
 def test_number_of_clusters_on_four_ranks(alpha, d):
     comm = world()
-    with production.constants(SCANS=2, INFORMED=2, INFORMED_SPLITS=0.25):
+    with wrong_moves.constants(SCANS=2, INFORMED=2, INFORMED_SPLITS=0.25):
         result = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 15, 3, 64))
     assert result[0] >= LEVEL, f"{result[1]} (seed {seed(64)})"

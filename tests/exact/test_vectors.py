@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact import production, transitions, wrong_vectors
+from tests.exact import production, transitions, wrong_cycles, wrong_moves, wrong_vectors
 from tests.exact.compare import LOOKS, seed
 from tests.exact.enumerate import VECTOR_CASES, Posterior, column_values, with_spread
 
@@ -63,7 +63,7 @@ def test_joint_law_with_hyperparameters(n_shards):
 @pytest.mark.parametrize(
     "wrong, n_shards, n_replicates",
     [(wrong_vectors.scatter_about_the_prior, 5, 400), (wrong_vectors.columns_apart, 5, 400),
-     (production.no_anchors, 2, 300)],
+     (wrong_cycles.no_anchors, 2, 300)],
 )  # fmt: skip
 def test_wrong_programs_are_rejected(wrong, n_shards, n_replicates):
     """And the right one passes at the same size. With five shards of one row every cluster of two rows or more is
@@ -86,7 +86,7 @@ def test_moves_keep_the_posterior(name, move):
     priors = {c[0]: with_spread(column_values(c), case.priors[c[0]]) for c in case.columns if c[1] == "vector"}
     case = case.with_(priors={**case.priors, **priors})  # of the whole table, idle rows too
     with contextlib.ExitStack() as stack:
-        stack.enter_context(production.constants(INFORMED_SPLITS=0.5))
+        stack.enter_context(wrong_moves.constants(INFORMED_SPLITS=0.5))
         moves = transitions.Moves(case, 2, idle, 1, seed(65))
         assert moves.error(moves.matrix(move)) < 1e-9
 

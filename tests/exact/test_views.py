@@ -19,7 +19,7 @@ from mpibayes.hpc.crosscat.columns.cells import Held, renumbered
 from mpibayes.hpc.crosscat.family import ViewsChain
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.io import checkpoint
+from mpibayes.io import checkpoint, generations
 from mpibayes.io.table import table_from_arrays
 from tests.exact import production
 from tests.exact.compare import LOOKS, by_looks, judge, seed
@@ -215,7 +215,7 @@ def test_a_checkpoint_holds_every_view(tmp_path):
     draft = checkpoint.begin(tmp_path, 5)
     part = checkpoint.write_part(draft, 0, parts)
     checkpoint.commit(draft, [part], {"cycles": 5} | shared)
-    result = checkpoint.latest(tmp_path)
+    result = generations.latest(tmp_path)
     second = door(sampler(serial(), 3, views=["abxymn"]))
     second.restore(result.shared(), {i: result.shard(i) for i in range(3)})
     assert [v.columns for v in second.mixture.views] == [tuple(names) for names in VIEWS]

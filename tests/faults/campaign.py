@@ -37,7 +37,7 @@ import numpy as np
 from mpibayes.errors import EXIT_STOPPED, CheckpointError, ConfigError, DataError
 from mpibayes.hpc.run.identity import PROVENANCE
 from mpibayes.hpc.run.lock import NAME
-from mpibayes.io.checkpoint import latest
+from mpibayes.io.generations import latest
 from mpibayes.io.seal import append_seal
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace

@@ -43,7 +43,7 @@ def test_a_row_too_long_that_is_not_utf8_has_one_message(tmp_path):
 
 SLOW = """
 import sys, time
-from mpibayes.io import source
+from mpibayes.io import csv_rows
 
 class Slow:
     closed = False
@@ -58,7 +58,7 @@ class Slow:
 
     def close(self): pass
 
-source.decompressed = Slow
+csv_rows.decompressed = Slow
 from mpibayes.__main__ import main
 sys.exit(main())
 """

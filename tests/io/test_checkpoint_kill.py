@@ -10,8 +10,8 @@ import time
 import numpy as np
 
 from mpibayes.io import segments
-from mpibayes.io.checkpoint import latest
 from mpibayes.io.draws import DrawWriter, iterate_draws
+from mpibayes.io.generations import latest
 from mpibayes.io.trace import TraceWriter, read_trace
 
 KILLS, MOST_KILLS = 5, 200
@@ -26,7 +26,8 @@ SCALARS = {SCALARS}
 import sys
 import numpy as np
 from mpibayes.io import segments
-from mpibayes.io.checkpoint import begin, commit, latest, write_part
+from mpibayes.io.checkpoint import begin, commit, write_part
+from mpibayes.io.generations import latest
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.inference import merge
 from mpibayes.io.trace import TraceWriter

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import checkpoint, files
+from mpibayes.io import checkpoint, files, generations
 from mpibayes.io.files import make_directory, open_regular, read_regular, reason, set_aside
 from mpibayes.io.segments import Segments
 from mpibayes.io.table import Table, table_from_arrays, write_table
@@ -165,12 +165,12 @@ def test_a_link_in_a_generation_is_not_written_to(tmp_path):
     """Put there while its parts are written."""
     (tmp_path / "victim").write_text("the user's")
     folder = checkpoint.begin(tmp_path / "checkpoints", 3)
-    for name in ("part-00000.h5", checkpoint.SHARED, checkpoint.MANIFEST):
+    for name in ("part-00000.h5", generations.SHARED, generations.MANIFEST):
         (folder / name).symlink_to(tmp_path / "victim")
     part = checkpoint.write_part(folder, 0, {0: {"z": np.zeros(3)}})
     checkpoint.commit(folder, [part], {})
     assert (tmp_path / "victim").read_text() == "the user's"
-    assert checkpoint.latest(tmp_path / "checkpoints").warnings == []
+    assert generations.latest(tmp_path / "checkpoints").warnings == []
 
 
 def test_setting_aside_replaces_nothing(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from mpibayes.errors import CheckpointError, DataError
 from mpibayes.hpc.cli import main
-from mpibayes.io import checkpoint
+from mpibayes.io import checkpoint, generations
 from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.seal import append_seal
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
@@ -120,14 +120,14 @@ def test_a_checkpoint(tmp_path, craft):
     draft = checkpoint.begin(tmp_path / "checkpoints", 3)
     part = checkpoint.write_part(draft, 0, {0: {"z": np.zeros(3)}})
     place = checkpoint.commit(draft, [part], {"a": np.arange(4.0)})
-    make_crafted(place / checkpoint.SHARED, craft, "arrays/a", sealed=False)
-    manifest = json.loads((place / checkpoint.MANIFEST).read_text())
-    content = (place / checkpoint.SHARED).read_bytes()
+    make_crafted(place / generations.SHARED, craft, "arrays/a", sealed=False)
+    manifest = json.loads((place / generations.MANIFEST).read_text())
+    content = (place / generations.SHARED).read_bytes()
     manifest["shared"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest["sha256"] = checkpoint._manifest_sum(manifest)
-    (place / checkpoint.MANIFEST).write_text(json.dumps(manifest))
+    manifest["sha256"] = generations.manifest_sum(manifest)
+    (place / generations.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError, match=rf"shared\.h5: refused: '/arrays/a' {CRAFTED[craft]}"):
-        checkpoint.latest(tmp_path / "checkpoints").shared()
+        generations.latest(tmp_path / "checkpoints").shared()
 
 
 def test_what_has_all_in_itself_is_read(tmp_path):

@@ -10,8 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from mpibayes.errors import DataError
-from mpibayes.io import dialect, source
-from mpibayes.io.ingest import _profiles, import_table
+from mpibayes.io import csv_rows, dialect
+from mpibayes.io.asked_columns import empty_profiles
+from mpibayes.io.ingest import import_table
 from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
 from mpibayes.io.summary import print_summary
@@ -80,7 +81,7 @@ def test_forty_thousand_columns(tmp_path):
     summary = imported(tmp_path, content, drop=out, write_schema=tmp_path / "s.toml")
     assert summary.rows == 3 and [c.name for c in summary.columns[10:]] == out
     assert [c.name for c in summary.table.columns] == [f"gene_{i}" for i in range(10)]
-    profiles = _profiles(TextSource(tmp_path / "data.csv"), read_schema(tmp_path / "s.toml"), (), {}, out, ())
+    profiles = empty_profiles(TextSource(tmp_path / "data.csv"), read_schema(tmp_path / "s.toml"), (), {}, out, ())
     assert [p.kind for p in profiles[9:11]] == ["real", "ignored"]
     assert time.process_time() - start < 40  # some 6 s; the quadratic steps took more than a minute
 
@@ -97,7 +98,7 @@ def test_few_columns_are_printed(tmp_path):
 def test_a_limit_is_told(tmp_path, monkeypatch):
     for name, value in (("SAMPLE_BYTES", 1 << 12), ("MORE_BYTES", 1 << 14), ("MAX_ROW_BYTES", 1 << 20)):
         monkeypatch.setattr(dialect, name, value)
-    monkeypatch.setattr(source, "MAX_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(csv_rows, "MAX_ROW_BYTES", 1 << 20)
     with pytest.raises(DataError, match="its first row is longer than 1 MiB; is a quote left open"):
         imported(tmp_path, '"a,b\n' + "1,2\n" * 300_000)
     with pytest.raises(DataError, match="a row is longer than 1 MiB; is a quote left open"):

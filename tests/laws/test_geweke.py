@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
-from tests.exact import production
+from tests.exact import production, wrong_cycles
 from tests.exact.compare import LOOKS, replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters
 from tests.laws.geweke import LEVEL, worst_event
@@ -155,7 +155,7 @@ def test_joint_prior_comes_back(n_shards):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("wrong", [hyperparameters_of_scattered_rows, missing_counted_as_seen, production.no_anchors])
+@pytest.mark.parametrize("wrong", [hyperparameters_of_scattered_rows, missing_counted_as_seen, wrong_cycles.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
         p, worst, z = geweke(4, 40, 12, 51, looks=LOOKS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import DataError, NumericalError
-from mpibayes.hpc.parallel.comm import on_root, world
+from mpibayes.hpc.parallel.agreement import on_root
+from mpibayes.hpc.parallel.comm import world
 from mpibayes.hpc.parallel.groups import FAILED, Groups
 from mpibayes.hpc.parallel.schedule import grouped
 

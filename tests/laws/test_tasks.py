@@ -11,7 +11,8 @@ import pytest
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel import cores, tasks, waiting
-from mpibayes.hpc.parallel.comm import Serial, agree, world
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Serial, world
 
 
 def square(i):

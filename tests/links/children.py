@@ -19,10 +19,11 @@ from mpibayes.hpc.links import children
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.table import table_from_arrays
-from tests.exact.compare import Verdict, judge
+from tests.exact.compare import Verdict
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import forests, log_prior
+from tests.links.judged import judge_states, levels_of_cells
 from tests.links.lines import log_regression
 from tests.links.states import by_appearance
 
@@ -119,9 +120,8 @@ class ChildPosterior:
             for c, parent in enumerate(forest) if parent == column
         )  # fmt: skip
 
-    def p_of_cell(self, hole: int, level: int) -> float:
+    def p_of_cell(self, row: int, column: int, level: int) -> float:
         """Probability that a missing cell is needed and has a level."""
-        row, column = self.holes[hole]
         of_level = [t for t, x in enumerate(self.tables) if x[row, column] == level]
         p = np.exp(self.log_each[of_level] - self.log_evidence).sum(axis=0)
         return float(p[:, [self.needed(f, row, column) for f in self.forests]].sum())
@@ -198,22 +198,9 @@ def replicates(
 
 
 def verdict(records: list, law: ChildPosterior, level: float) -> Verdict:
-    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and each
-    level of a missing cell."""
-    result, cells = (np.array(part) for part in zip(*records, strict=True))
-    n, z, f = len(law.cells), law.partitions, np.array(law.forests)
-    pairs = [(i, j) for i in range(n) for j in range(i)]
-    links = sorted({(c, p) for forest in law.forests for c, p in enumerate(forest) if p != -1})
-    events = {f"rows {p}": np.repeat(z[:, p[0]] == z[:, p[1]], len(f)) for p in pairs}
-    events |= {f"link {of}": np.tile(f[:, of[0]] == of[1], len(z)) for of in links}
-    events |= {f"{e} links": np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(law.n_columns)}
-    each = np.array(list(events.values()), float)
-    means, expected = each[:, result].mean(axis=2).T, each @ law.p.ravel()
-    levels = [(h, v) for h, (_, c) in enumerate(law.holes) for v in range(law.n_levels[c])]
-    means = np.column_stack([means, *((cells[:, :, h] == v).mean(axis=1) for h, v in levels)])
-    expected = np.append(expected, [law.p_of_cell(*of) for of in levels])
-    names = [*events, *(f"cell {law.holes[h]} is {v}" for h, v in levels)]
-    return judge(result[:, -1], law.p.ravel(), names, means, expected, level)
+    """Judge states, and each level of a missing cell."""
+    states, cells = (np.array(part) for part in zip(*records, strict=True))
+    return judge_states(law, states, level, law.n_columns - 1, levels_of_cells(law, cells))
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from mpibayes.hpc.crosscat.lines import gaps
 from mpibayes.hpc.links.lines import Lines
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
-from tests.exact.compare import Verdict, judge
+from tests.exact.compare import Verdict
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import forests, log_prior
+from tests.links.judged import judge_states
 from tests.links.states import by_appearance
 
 
@@ -207,21 +208,13 @@ def replicates(
 
 
 def verdict(records: list, law: LinePosterior, level: float) -> Verdict:
-    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and the
-    frequency of a missing cell below its quantiles."""
-    result, cells = (np.array(part) for part in zip(*records, strict=True))
-    n, z, f = len(law.x), law.partitions, np.array(law.forests)
-    pairs, links = [(i, j) for i in range(n) for j in range(i)], [(c, p) for c in range(law.d) for p in range(law.d)]
-    events = {f"rows {p}": np.repeat(z[:, p[0]] == z[:, p[1]], len(f)) for p in pairs}
-    events |= {f"link {of}": np.tile(f[:, of[0]] == of[1], len(z)) for of in links if of[0] != of[1]}
-    events |= {f"{e} links": np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(law.d)}
-    each = np.array(list(events.values()), float)
-    means, expected, names = each[:, result].mean(axis=2).T, each @ law.p.ravel(), list(events)
+    """Judge states, and the frequency of a missing cell below its quantiles."""
+    states, cells = (np.array(part) for part in zip(*records, strict=True))
+    below = []
     if isinstance(law, HolePosterior):
-        p = 0.1, 0.25, 0.5, 0.75, 0.9
-        below = [(cells[:, :, 0] < q).mean(axis=1) for q in law.quantiles(p)]
-        means, expected, names = np.column_stack([means, *below]), np.append(expected, p), [*names, *map(str, p)]
-    return judge(result[:, -1], law.p.ravel(), names, means, expected, level)
+        points = 0.1, 0.25, 0.5, 0.75, 0.9
+        below = [(str(p), (cells[:, :, 0] < q).mean(axis=1), p) for p, q in zip(points, law.quantiles(points))]
+    return judge_states(law, states, level, law.d - 1, below)
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps
 from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
-from tests.exact.compare import Verdict, judge
+from tests.exact.compare import Verdict
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import LinkedPosterior
+from tests.links.judged import judge_states, levels_of_cells
 from tests.links.states import by_appearance
 
 
@@ -95,27 +96,10 @@ def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray
 
 
 def verdict(records: list, law: LinkedPosterior, level: float) -> Verdict:
-    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and each
-    level of a missing cell."""
-    result, cells = (np.array(part) for part in zip(*records, strict=True))
-    n, d = law.cells.shape
-    pairs = [(i, j) for i in range(n) for j in range(i)]
-    z = law.partitions
-    rows = [np.repeat(z[:, i] == z[:, j], len(law.forests)) for i, j in pairs]
-    f = np.array(law.forests)
-    links = [(c, p) for c in range(d) for p in range(d + (law.of is not None)) if p != c]
-    columns = [np.tile(f[:, c] == p, len(z)) for c, p in links]
-    numbers = range(d + (law.of is not None))
-    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in numbers]
-    events = np.array(rows + columns + number, float)  # (events, states)
-    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in numbers]
-    means, expected = events[:, result].mean(axis=2).T, events @ law.p.ravel()
-    levels = [(h, v) for h, (_, c) in enumerate(law.holes) for v in range(law.n_levels[c])]
-    of_cells = [(cells[:, :, h] == v).mean(axis=1) for h, v in levels]
-    means = np.column_stack([means, *of_cells])
-    expected = np.append(expected, [law.p_of_cell(*law.holes[h], v) for h, v in levels])
-    names += [f"cell {law.holes[h]} is {v}" for h, v in levels]
-    return judge(result[:, -1], law.p.ravel(), names, means, expected, level)
+    """Judge states, and each level of a missing cell."""
+    states, cells = (np.array(part) for part in zip(*records, strict=True))
+    most = law.cells.shape[1] - 1 + (law.of is not None)
+    return judge_states(law, states, level, most, levels_of_cells(law, cells))
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------

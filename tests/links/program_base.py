@@ -18,11 +18,12 @@ from mpibayes.hpc.crosscat import linking
 from mpibayes.hpc.links import base
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import updates
-from tests.exact.compare import Verdict, judge
+from tests.exact.compare import Verdict
 from tests.exact.production import place
 from tests.links import program, program_views
 from tests.links.enumerate import LinkedPosterior, _normalised, forests, log_prior
 from tests.links.enumerate_views import ViewsPosterior
+from tests.links.judged import judge_states
 from tests.links.states import by_appearance
 
 
@@ -147,22 +148,12 @@ def replicates(
 
 
 def verdict(records: list, law: BasedPosterior, level: float) -> Verdict:
-    """Judge the final states, and time averages: pairs of rows together, each link, and each base."""
+    """Judge states, but for the number of links, and each base."""
     states, bases = (np.array(part) for part in zip(*records, strict=True))
-    n, d = law.cells.shape
-    pairs = [(i, j) for i in range(n) for j in range(i)]
-    links = [(c, p) for c in range(d) for p in range(d) if p != c]
-    based = [] if law.holes else links
-    z, f = law.partitions, np.array(law.forests)
-    rows = [np.repeat(z[:, i] == z[:, j], len(f)) for i, j in pairs]
-    events = np.array(rows + [np.tile(f[:, c] == p, len(z)) for c, p in links], float)
-    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"base {p}" for p in based]
-    of_bases = (
-        np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
-    )
-    means = np.concatenate([events[:, states].mean(axis=2).T, of_bases], axis=1)
-    expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in based])
-    return judge(states[:, -1], law.p.ravel(), names, means, expected, level)
+    d = law.cells.shape[1]
+    links = [(c, p) for c in range(d) for p in range(d) if p != c and not law.holes]
+    based = [(f"base {(c, p)}", bases[:, :, c, p].mean(axis=1), law.mean_of_base(c, p)) for c, p in links]
+    return judge_states(law, states, level, more=based)
 
 
 class BasedViews(ViewsPosterior):

@@ -11,23 +11,9 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.known import log_p
 from tests.links.runs import links_of, require_the_same_in_pieces
-from tests.run.conftest import exported, mpibayes, run
+from tests.run.conftest import exported, mpibayes, run, small_config
 
-CONFIG = """
-[data]
-table = "table.h5"
-heldout = 0.1
-[model]
-family = "mixture"
-links = [["x", "kind"], ["n", "kind"], ["y", "x"]]
-[run]
-seed = 5
-shards = 3
-cycles = 10
-burn_in = 2
-[output]
-labels = 2
-"""
+CONFIG = small_config('links = [["x", "kind"], ["n", "kind"], ["y", "x"]]', cycles=10)
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,17 @@ from scipy.special import logsumexp
 
 from mpibayes.hpc.crosscat.draws import Posterior, of_chain
 from mpibayes.hpc.crosscat.tallies import Total
-from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
+from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, masks_of
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.query.asking import Asking
-from mpibayes.io.table import table_from_arrays, write_table
-from tests.crosscat.report.runs import make_run
+from mpibayes.io.table import table_from_arrays
 from tests.links import program
 from tests.links.enumerate import LinkedPosterior
+from tests.links.tiny import ALPHA, BETA, LEVELS, D, asking_of, known, tiny_run
 
 ERRORS, ROUNDING = 5.0, 1e-9  # some 20 answers within 5 of their errors: about one false alarm in 10,000 seeds
 CELLS = [[0, 0, 1], [1, -1, 0], [2, 1, 0], [-1, 0, 0]]
-LEVELS, BETA, ALPHA, D = [3, 2, 2], 0.5, 1.0, 0.25
 QUESTIONS = [({0: 0}, {}), ({1: 1}, {0: 2}), ({2: 1}, {0: 0}), ({1: 0, 2: 1}, {0: 1}), ({0: 2}, {1: 1, 2: 0})]
 
 
@@ -41,28 +39,11 @@ def evidence(row: dict) -> float:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """All draws of 600 cycles, links drawn anew in each."""
-    folder, cells = tmp_path_factory.mktemp("gaps"), np.array(CELLS)
-    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
-    table = write_table(folder / "tiny.h5", *table_from_arrays(given))
-    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
-    for c, n in enumerate(LEVELS):
-        text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
-    return make_run(folder / "tiny", table, cycles=600, burn_in=20, text=text, links="forest", link_moves=1)
-
-
-def asked(run) -> Asking:
-    asking = Asking(run, draws=10_000)
-    asking.draws(["c0", "c1", "c2"])  # which later questions use, too
-    return asking
-
-
-def known(asking, row: dict) -> Known:
-    return everyone({f"c{c}": of_values(asking.conditions.column(f"c{c}"), np.array([v])) for c, v in row.items()})
+    return tiny_run(tmp_path_factory.mktemp("gaps"), CELLS, 600)
 
 
 def test_log_probabilities_are_ratios_of_evidences(run):
-    log, error, truth = answered(asked(run))
+    log, error, truth = answered(asking_of(run))
     assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
     assert (error < 0.1).all()
 
@@ -90,14 +71,14 @@ def left_out(asking):
 
 
 def test_cells_left_out_are_ratios_of_evidences(run):
-    log, error, truth = left_out(asked(run))
+    log, error, truth = left_out(asking_of(run))
     assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
 
 
 def test_draws_read_without_these_cells_are_rejected(run, monkeypatch):
     monkeypatch.setattr(Posterior, "cells", lambda self, draw: NO_CELLS)
     with np.errstate(divide="ignore", invalid="ignore"):  # some rows are taken out of clusters that lack their cells
-        log, error, truth = left_out(asked(run))
+        log, error, truth = left_out(asking_of(run))
     assert not (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
 
 

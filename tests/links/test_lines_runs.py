@@ -11,25 +11,9 @@ from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
-from tests.run.conftest import mpibayes, run
+from tests.run.conftest import mpibayes, run, small_config
 
-CONFIG = """
-[data]
-table = "table.h5"
-heldout = 0.1
-[model]
-family = "mixture"
-links = "forest"
-[sampler]
-link_moves = 2
-[run]
-seed = 5
-shards = 3
-cycles = 10
-burn_in = 2
-[output]
-labels = 2
-"""
+CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2", cycles=10)
 
 
 @pytest.fixture(scope="module")

@@ -9,25 +9,9 @@ from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
-from tests.run.conftest import exported, mpibayes, run
+from tests.run.conftest import exported, mpibayes, run, small_config
 
-CONFIG = """
-[data]
-table = "table.h5"
-heldout = 0.1
-[model]
-family = "mixture"
-links = "forest"
-[sampler]
-link_moves = 2
-[run]
-seed = 5
-shards = 3
-cycles = 12
-burn_in = 2
-[output]
-labels = 2
-"""
+CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2")
 
 
 def links_table(path, n=400, seed=3):

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare, t
 
 from mpibayes.hpc.crosscat.left_out import LeftOut
-from mpibayes.hpc.crosscat.predict import Predictor
+from mpibayes.hpc.crosscat.predictor import Predictor
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
@@ -21,7 +21,7 @@ from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
-from tests.links.known import log_p, one
+from tests.links.known import log_p, one, require_one_density
 from tests.query.runs import write_csv
 
 N = 120
@@ -202,14 +202,7 @@ def gaps(asking):
 
 
 def test_rows_without_numbers_have_the_same_density_by_both_ways(asking):
-    rows = gaps(asking)
-    for name in ("income", "cost", "visits"):
-        column = asking.conditions.column(name)
-        getattr(rows, column.block)[:, column.index] = np.nan
-    known, modelled = known_of(rows, asking.columns), asking.run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._kept)])
-    for law, of_rows in zip(asking.draws(["cost"]), whole, strict=True):
-        assert np.allclose(of_rows.log_density(modelled), law.given(known).log_p, atol=1e-6)
+    require_one_density(asking, gaps(asking), ("income", "cost", "visits"))
 
 
 def test_predictions_are_those_of_questions(asking):

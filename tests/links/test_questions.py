@@ -20,10 +20,10 @@ from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
 from tests.links.enumerate import LinkedPosterior
+from tests.links.tiny import ALPHA, BETA, LEVELS, D, asking_of, known, tiny_run
 
 ERRORS, ROUNDING = 5.0, 1e-9  # some 60 answers within 5 of their errors: about one false alarm in 1,000 seeds
 CELLS = [[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]]
-LEVELS, BETA, ALPHA, D = [3, 2, 2], 0.5, 1.0, 0.25
 QUESTIONS = [
     ({0: 0}, {}),
     ({1: 1}, {0: 2}),
@@ -60,25 +60,12 @@ def truth() -> list[float]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """All draws of 150 cycles, links drawn anew in each."""
-    folder, cells = tmp_path_factory.mktemp("links"), np.array(CELLS)
-    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
-    table = write_table(folder / "tiny.h5", *table_from_arrays(given))
-    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
-    for c, n in enumerate(LEVELS):
-        text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
-    return make_run(folder / "tiny", table, cycles=150, burn_in=20, text=text, links="forest", link_moves=1)
+    return tiny_run(tmp_path_factory.mktemp("links"), CELLS, 150)
 
 
 @pytest.fixture(scope="module")
 def asking(run):
-    asking = Asking(run, draws=10_000)
-    asking.draws(["c0", "c1", "c2"])  # which later questions use, too
-    return asking
-
-
-def known(asking, row: dict) -> Known:
-    return everyone({f"c{c}": of_values(asking.conditions.column(f"c{c}"), np.array([v])) for c, v in row.items()})
+    return asking_of(run)
 
 
 def answered(asking):

@@ -9,8 +9,9 @@ import pytest
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat import predict as predict_module
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
+from mpibayes.hpc.crosscat.predict import DRAWS
+from mpibayes.hpc.crosscat.predictor import Predictor
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.row_clusters import row_clusters
 from mpibayes.hpc.posterior.chains import evenly
@@ -93,7 +94,7 @@ def test_held_out_rows_have_the_cluster_that_predict_gives_them(two_chains, tmp_
     """Clusters are those of `predict` on the same cells, a new one left aside; each row in its place."""
     run = Posterior([two_chains])
     result, (view,) = row_clusters(run)
-    new = predict_module.Predictor(run, evenly(run.kept(), predict_module.DRAWS), result.views)
+    new = Predictor(run, evenly(run.kept(), DRAWS), result.views)
     p = new(run.data.heldout_of(0, len(run.data.heldout))).views[0].p
     assert view.held_out.sum() == 80 and view.cluster.shape == view.probability.shape == (400,)
     assert np.array_equal(view.cluster[view.held_out], p.argmax(axis=1) + 1)
@@ -110,7 +111,7 @@ def test_held_out_rows_have_the_cluster_that_predict_gives_them(two_chains, tmp_
 def test_batches_of_held_out_rows_do_not_matter(two_chains, monkeypatch):
     whole = row_clusters(Posterior([two_chains]))[1][0]
 
-    class InSevens(predict_module.Predictor):
+    class InSevens(Predictor):
         batch = property(lambda self: 7, lambda self, n: None)
 
     monkeypatch.setattr("mpibayes.hpc.crosscat.row_clusters.Predictor", InSevens)

@@ -13,7 +13,7 @@ from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws, writer
-from mpibayes.hpc.crosscat.predict import Predictor
+from mpibayes.hpc.crosscat.predictor import Predictor
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.results.predict import predict

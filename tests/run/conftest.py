@@ -47,6 +47,26 @@ def config_text(shards: int = 7, cycles: int = 24) -> str:
     return CONFIG.format(shards=shards, cycles=cycles)
 
 
+def small_config(model: str = "", sections: str = "", cycles: int = 12) -> str:
+    """A mixture on three shards that keeps every other cycle. model: further keys of [model]; sections: others."""
+    return f"""
+[data]
+table = "table.h5"
+heldout = 0.1
+[model]
+family = "mixture"
+{model}
+{sections}
+[run]
+seed = 5
+shards = 3
+cycles = {cycles}
+burn_in = 2
+[output]
+labels = 2
+"""
+
+
 def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
     """Four overlapping clusters; categorical, boolean, real and count columns, a tenth of the cells missing."""
     rng = np.random.default_rng(seed)

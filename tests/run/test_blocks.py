@@ -13,28 +13,17 @@ from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.results.predict import predict
 from mpibayes.io.table import table_from_arrays, write_table
-from tests.run.conftest import exported, mpibayes, run
+from tests.run.conftest import exported, mpibayes, run, small_config
 
 NAMES = ("x", "y", "z")
-CONFIG = """
-[data]
-table = "table.h5"
-heldout = 0.1
-[model]
-family = "mixture"
+BLOCKS = """
 [blocks.body]
 columns = ["x", "z", "y"]
 [blocks.pair]
 columns = ["u", "v"]
 prior = {nu = 3, kappa = [0.1, 1.0]}
-[run]
-seed = 5
-shards = 3
-cycles = 12
-burn_in = 2
-[output]
-labels = 2
 """
+CONFIG = small_config(sections=BLOCKS)
 
 
 def joint_table(path, n=300, seed=4, spoil=None):

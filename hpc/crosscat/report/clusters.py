@@ -9,8 +9,9 @@ from typing import Any
 from mpibayes.hpc.crosscat.report import group_words, population, profiles
 from mpibayes.hpc.crosscat.report.groups import GroupLine
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
-from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.crosscat.report.traits import TRAITS, Trait
+from mpibayes.hpc.crosscat.report.view_summary import LISTED, ClusterLine, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.report.document import BOTH, PAGE, Details, Field, Figure, Section, Styled, Table, on_page, on_paper
 from mpibayes.hpc.report.drawing import cut

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mpibayes.hpc.crosscat.report import groups
-from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.crosscat.report.view_summary import ViewSummary
 from mpibayes.hpc.report.findings import Findings, Grouping, GroupLevel
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from mpibayes.hpc.crosscat.report import groups
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
-from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.crosscat.report.view_summary import ViewSummary
 from mpibayes.text import counted, percent
 
 VIEWS_LISTED = 3  # views whose levels the verdict describes

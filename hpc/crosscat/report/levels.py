@@ -8,7 +8,8 @@ from mpibayes.hpc.crosscat.report import groups
 from mpibayes.hpc.crosscat.report.clusters import details, lines_table
 from mpibayes.hpc.crosscat.report.group_words import first_columns, title
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
-from mpibayes.hpc.crosscat.report.summarise import LISTED, RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.crosscat.report.view_summary import LISTED, ViewSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Field, Section, Stops, Table, on_page, on_paper
 from mpibayes.text import counted
 

@@ -23,7 +23,7 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report.document import PAGE, Field, Figure, Section, Table
 from mpibayes.hpc.report.drawing import INK, cut, plot, shortened, styled
-from mpibayes.io import checkpoint
+from mpibayes.io import generations
 from mpibayes.io.draws import FOLDER
 from mpibayes.io.recording import levels, recorded
 from mpibayes.io.rows import Column, Rows
@@ -137,7 +137,7 @@ def has_links(chains: Sequence[Chain]) -> bool:
 
 def _parents(chain: Chain) -> np.ndarray:
     """Read the parents of all columns in a chain's kept draws after burn-in, (draws, C)."""
-    kept = checkpoint.kept(chain.folder, FOLDER)
+    kept = generations.kept(chain.folder, FOLDER)
     blocks = [block["links"] for block in read_blocks(chain.folder / FOLDER, ("links",), chain.burn_in, kept)]
     return np.concatenate(blocks).astype(np.int64) if blocks else np.zeros((0, 0), np.int64)
 

@@ -13,9 +13,10 @@ from mpibayes.hpc.crosscat.report.dependence import Dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.links import Links
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.crosscat.report.tables import first_exact
 from mpibayes.hpc.crosscat.report.traits import Trait
+from mpibayes.hpc.crosscat.report.view_summary import ClusterLine, ViewSummary
 from mpibayes.hpc.report.tables import finite, machine_scalars, settled_json, summary_json
 
 WRITTEN = 300  # most columns for which summary.json has every pair

@@ -13,9 +13,10 @@ from mpibayes.hpc.crosscat.report.clusters import which_draw
 from mpibayes.hpc.crosscat.report.dependence import dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
 from mpibayes.hpc.crosscat.report.numbers import numbers
-from mpibayes.hpc.crosscat.report.summarise import LISTED, RunSummary, ViewSummary, summarise
+from mpibayes.hpc.crosscat.report.summarise import RunSummary, summarise
 from mpibayes.hpc.crosscat.report.traits import MANY_CLUSTERS, TRAITS
 from mpibayes.hpc.crosscat.report.verdict import verdict
+from mpibayes.hpc.crosscat.report.view_summary import LISTED, ViewSummary
 from mpibayes.hpc.crosscat.scalars import CLUSTERS
 from mpibayes.hpc.report.document import BOTH, PAGE, Document, Figure, Section, drawn, on_paper
 from mpibayes.hpc.report.tables import about_section

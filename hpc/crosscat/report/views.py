@@ -10,7 +10,8 @@ from mpibayes.hpc.crosscat.report.clusters import among, which_draw
 from mpibayes.hpc.crosscat.report.dependence import SURE
 from mpibayes.hpc.crosscat.report.group_words import first_columns
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
-from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.crosscat.report.view_summary import ViewSummary
 from mpibayes.hpc.report.document import PAGE, Field, Matrix, Rounded, Section, Styled, Table, on_page, on_paper
 from mpibayes.hpc.report.drawing import cut
 from mpibayes.text import counted, percent, visible

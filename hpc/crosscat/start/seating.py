@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.start.subsample import IDLE
-from mpibayes.hpc.parallel.comm import broadcast_arrays
+from mpibayes.hpc.parallel.agreement import broadcast_arrays
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture.restaurant import restaurant

@@ -17,7 +17,7 @@ from mpibayes.hpc.ibp.start.search import search
 from mpibayes.hpc.ibp.start.seating import seat
 from mpibayes.hpc.ibp.start.steps import Found, sweep_all
 from mpibayes.hpc.ibp.state import WORD, Hyper
-from mpibayes.hpc.parallel.comm import agree
+from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
 STARTS = ("none", "random", "sequential", "subsample")

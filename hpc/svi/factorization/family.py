@@ -4,7 +4,6 @@ states."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.family import Info
-from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.factorization import keys
@@ -39,14 +37,10 @@ def kind_of(config: Config) -> Kind:
     )  # fmt: skip
 
 
-class Family:
+class Family(svi.Approximated):
     """See `hpc.family.Family`."""
 
-    shares_cycles = True
-
-    def __init__(self, comm: Communicator, config: Config, data: SparseData):
-        self.comm, self.data, self._config = comm, data, config
-        self.heldout_file = None
+    data: SparseData
 
     default_shards = staticmethod(default_count)
 
@@ -57,16 +51,6 @@ class Family:
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return svi.decided(config, n_training, PARTS)
-
-    @staticmethod
-    def grown(config: Config) -> Config:
-        return config
-
-    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
-        return {"heldout": None}
-
-    def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Do nothing: each chain reads the ratings of its own shards."""
 
     def chain(self, config: Config, number: int) -> FactorizationChain:
         return FactorizationChain(self, config, number)

@@ -4,7 +4,6 @@ kept states."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.family import Info
-from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.scalar import LOOKED_ROWS
 from mpibayes.hpc.svi import family as svi
@@ -95,14 +93,10 @@ def rate_of(config: Config) -> Schedule:
     return Constant(1.0) if step.batch == "all" else SLOWING
 
 
-class Family:
+class Family(svi.Approximated):
     """See `hpc.family.Family`."""
 
-    shares_cycles = True
-
-    def __init__(self, comm: Communicator, config: Config, data: SparseData):
-        self.comm, self.data, self._config = comm, data, config
-        self.heldout_file = None
+    data: SparseData
 
     @staticmethod
     def default_shards(n_rows: int) -> int:
@@ -142,16 +136,6 @@ class Family:
             "run": {"shards": count(run.shards, n_training, self.default_shards), "burn_in": 0, "cycles": cycles},
             "output": {"kept": max(1, cycles // PARTS) if kept == "auto" else kept},
         }  # fmt: skip
-
-    @staticmethod
-    def grown(config: Config) -> Config:
-        return config
-
-    def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
-        return {"heldout": None}
-
-    def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Do nothing: each chain reads the documents of its own shards."""
 
     def chain(self, config: Config, number: int) -> TopicsChain:
         return TopicsChain(self, config, number)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.svi.lda.local import Documents as Shards
 from mpibayes.hpc.svi.lda.local import Local

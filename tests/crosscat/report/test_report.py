@@ -15,9 +15,10 @@ from mpibayes.hpc.crosscat.report.clusters import block_tables
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile
 from mpibayes.hpc.crosscat.report.report import make
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
+from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.report.traits import Trait
 from mpibayes.hpc.crosscat.report.verdict import verdict
+from mpibayes.hpc.crosscat.report.view_summary import ClusterLine
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
