@@ -34,6 +34,7 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
+from mpibayes.io.finished import Finished
 from mpibayes.text import counted, visible
 
 
@@ -185,12 +186,12 @@ class ViewsChain:
     def shards(self) -> list[int]:
         return [shard.index for shard in self.mixture.shards]
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         self._from = place
         self._labels = on_root(self.comm, lambda: labels_of_chain(place, self.data, self._several))
-        self.start()
+        self.start(finished)
 
-    def start(self) -> None:
+    def start(self, finished: Finished | None = None) -> None:
         mixture, sampler, given = self.mixture, self.config.of(Sampler), self._labels
         if given is not None:
             if self._several:
@@ -202,7 +203,7 @@ class ViewsChain:
                 if not surprising(mixture, given.labels[0]):
                     self.start_record = {"surprising": False}
                     return
-            if self._from and self._finds_better(given.labels):
+            if self._from and self._finds_better(given.labels, finished):
                 return
             labels = (
                 newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
@@ -212,9 +213,10 @@ class ViewsChain:
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
             n = strategy.searches(self.config, self.n_rows)
-            self._say_ahead(sample, n)
+            self._say_ahead(sample, n, finished)
             settings = views.settings_of_search(mixture)
-            choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n)
+            of = self.data, settings, self.number, sample, n_views, n
+            choice = searches.best_search(self.comm, *of, finished=finished)
             if len(choice.scores):
                 self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
             views.follow(mixture, choice.best)
@@ -223,7 +225,7 @@ class ViewsChain:
             views.deal(mixture, n_views)
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
 
-    def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
+    def _finds_better(self, labels: Sequence[np.ndarray], finished: Finished | None) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better
         than the present chain; return True then. Collective."""
         mixture, n_new = self.mixture, int((labels[0] == IDLE).sum())
@@ -233,8 +235,9 @@ class ViewsChain:
         present = searches.Present([view.columns for view in mixture.views], labels)
         settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
         sample = min(strategy.ROWS_OF_EACH, self.n_rows)
-        self._say_ahead(sample, n, strategy.n_new_judges(n_new))
-        choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n, present)
+        self._say_ahead(sample, n, finished, strategy.n_new_judges(n_new))
+        of = self.data, settings, self.number, sample, n_views, n
+        choice = searches.best_search(self.comm, *of, present, finished)
         if choice.gain is None:
             return False
         self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges, "gain": choice.gain}
@@ -242,11 +245,13 @@ class ViewsChain:
             views.follow(mixture, choice.best)
         return choice.gain > 0.0
 
-    def _say_ahead(self, sample: int, n: int, judges: int | None = None) -> None:
-        """Report that searches begin, each on at most `sample` rows."""
+    def _say_ahead(self, sample: int, n: int, finished: Finished | None, judges: int | None = None) -> None:
+        """Report that searches begin, each on at most `sample` rows, and how many an earlier start has finished."""
         if self.comm.rank == 0:
             which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
-            say(which + searches.ahead_in_words(self.n_rows, sample, n, judges))
+            done = sum(finished.get(str(number)) is not None for number in range(n)) if finished else 0
+            kept = f"; {done} finished by an earlier start" if done else ""
+            say(which + searches.ahead_in_words(self.n_rows, sample, n, judges) + kept)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """Run one cycle; return its scalars and scores, and its labels if they are kept."""

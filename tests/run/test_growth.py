@@ -341,6 +341,15 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
 
 
+def test_a_growth_killed_before_its_first_cycle_names_the_run_that_can_be_read(tmp_path):
+    begun(tmp_path)
+    assert run(tmp_path, "may", "--grow").returncode == 0
+    shutil.rmtree(tmp_path / "may" / "trace")
+    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes report .*may/grown/1$"):
+        KeptChains([tmp_path / "may"]).require_begun()
+    KeptChains([tmp_path / "may" / "grown" / "1"]).require_begun()
+
+
 def test_a_run_that_was_set_aside_does_not_continue_and_the_new_one_does_not_grow_again(tmp_path):
     begun(tmp_path, "mixture")
     assert run(tmp_path, "may", "--grow").returncode == 0
