@@ -4,8 +4,8 @@ Rules, in order (missing cells are set aside first; a *number* is a decimal numb
 
 1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
 2.  The index that pandas or R write: ignored (`index_column`).
-    Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier). So are text
-    and integers named id, key ... of more than 20 levels with fewer than 3 cells each.
+    Text of which more than 90 % of at least 100 cells differ (or all of at least 20): ignored (identifier). So are text
+    and integers named id, key ... of more than 20 levels with fewer than 5 cells each.
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
@@ -50,7 +50,7 @@ from mpibayes.text import counted, option, toml_string
 
 FEW_INTEGERS = 20
 MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # text with more levels and fewer cells per level teaches no cluster anything
-CELLS_OF_UNIT = 3  # least cells per level of a category whose name is that of an identifier
+CELLS_OF_UNIT = 5  # least cells per level of a category whose name is that of an identifier
 FEW_RANGE = 5
 CODE_LEVELS = 1_000
 MAX_COUNT_VALUE = 1e6
@@ -58,6 +58,7 @@ MAX_COUNT_MEAN = 20.0
 MAX_COUNT_DISPERSION = 2.0
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
 OWN_ID = r"(^p|case|subj|subject|patient|person|study|record)id$|(?-i:[a-z]I[Dd]$)"  # PID, subjid, RespondentID
+OWN_ID += r"|(^|[^a-z])(id_?(no|nr|num|number)|isbn|issn|ean|gtin|upc|iban|vin)$"  # idno, textbook_isbn
 KEY_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|{OWN_ID}", re.IGNORECASE)
 ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)$|{OWN_ID}", re.IGNORECASE)
 
@@ -176,7 +177,7 @@ def _decide(p: Profile, keep: bool) -> Decision:
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
-        nearly_all = (n >= 100 and p.n_distinct > 0.95 * n) or (n >= 20 and p.n_distinct == n)
+        nearly_all = (n >= 100 and p.n_distinct > 0.9 * n) or (n >= 20 and p.n_distinct == n)
         if nearly_all and not keep:
             return _identifier(p, "text, nearly all of it different")
         if _names_units(p) and not keep:
@@ -264,7 +265,7 @@ def _unit(p: Profile, rows: int) -> Decision:
 
 def _names_units(p: Profile) -> bool:
     """True if the name is that of an identifier, and units have too few cells each to be categories: animals that were
-    seen once to three times."""
+    seen once to four times."""
     few = p.n_distinct > FEW_INTEGERS and p.n_observed < CELLS_OF_UNIT * p.n_distinct
     return few and KEY_NAME.search(p.name) is not None
 
