@@ -38,6 +38,9 @@ from mpibayes.io.finished import Finished
 from mpibayes.text import counted, visible
 
 
+EARLY = 1, 2, 4, 8  # cycles whose draws are kept too: a report after any cycle has one in the second half
+
+
 def settings_of(config: Config, n_rows: int) -> Settings:
     """Return the settings of the sampler from a configuration with "auto" resolved. n_rows: training rows."""
     model, sampler = config.of(Model), config.of(Sampler)
@@ -263,7 +266,7 @@ class ViewsChain:
             counts = whole and info.cycle > self.config.burn_in
             of = mixture.linking.codings, mixture.outcome
             lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, *of)
-        keep = whole and info.cycle % output.labels == 0
+        keep = whole and (info.cycle % output.labels == 0 or (output.labels >= max(EARLY) and info.cycle in EARLY))
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:

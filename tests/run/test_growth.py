@@ -11,6 +11,7 @@ import pytest
 import mpibayes as mb
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.config.load import load
+from mpibayes.hpc.crosscat import family
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.ibp.draws import last_draw as last_features
 from mpibayes.hpc.posterior.chains import KeptChains
@@ -277,7 +278,8 @@ def test_other_families_take_rows_in_too(tmp_path, family):
     assert np.array_equal(read_trace(tmp_path / "b")[SCORE[family]], read_trace(tmp_path / "a")[SCORE[family]], True)
 
 
-def test_a_run_without_a_kept_draw_starts_anew(tmp_path):
+def test_a_run_without_a_kept_draw_starts_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(family, "EARLY", (1000,))
     begun(tmp_path, "mixture", "--set", "output.labels=100")
     done = run(tmp_path, "may", "--grow", "--set", "output.labels=100")
     assert done.returncode == 0 and "seats" not in done.stdout, done.stdout + done.stderr
