@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # importing a family's keys or scalars loads none of these
     from mpibayes.hpc.parallel.comm import Communicator
     from mpibayes.hpc.scalar import Scalar
     from mpibayes.io.files import Guard
+    from mpibayes.io.finished import Finished
     from mpibayes.io.rows import Column, Rows
     from mpibayes.io.sparse import SparseTable
     from mpibayes.io.table import Table
@@ -113,10 +114,10 @@ class Chain(Protocol):
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
     start_record: Mapping[str, Any]  # numbers and lists about a start, for reports; kept in start.json, if any
 
-    def start(self) -> None:
-        """Set the state before the first cycle."""
+    def start(self, finished: Finished | None = None) -> None:
+        """Set the state before the first cycle. finished: parts of a long start that need not be computed again."""
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         """Set the first state from the last state of a chain, in its directory, on fewer rows of the table."""
 
     def advance(self, word: Sequence[int], limit: int) -> Info:

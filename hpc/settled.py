@@ -36,11 +36,13 @@ Trace = Mapping[str, np.ndarray]
 @dataclass(frozen=True)
 class Judgement:
     """Judgement of the traces up to a cycle. problems: by quantity judged, the reasons against it; () if it has
-    settled. after: by quantity that has settled, the cycles at the first check since which it has."""
+    settled. after: by quantity that has settled, the cycles at the first check since which it has. rise: of the scores
+    in the draws judged, in nats per row, if it exceeds its noise."""
 
     cycle: int
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     after: Mapping[str, int] = field(default_factory=dict)
+    rise: float = 0.0
 
     @property
     def settled(self) -> bool:
@@ -58,8 +60,8 @@ class Judgement:
 
     @property
     def level(self) -> bool:
-        """True if the scores of a single chain no longer rise."""
-        return self.problems.get(SCORES) == (ONE_CHAIN,)
+        """True if the scores of a single chain rise by at most APART nats per row: they can be used as they are."""
+        return ONE_CHAIN in self.problems.get(SCORES, ()) and self.rise <= APART
 
     def __str__(self) -> str:
         parts = [f"{what} settled after {n:,} cycles" for what, n in self.after.items()]
@@ -111,7 +113,9 @@ def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle
                 problems[what] = ("they passed the last check, but not the one before",)
         later = check
     problems |= {what: (TOO_FEW,) for what in settled if what not in after}
-    return Judgement(cycle, problems, {what: after[what] for what in problems if what in after})
+    scores = [_second_half(traces, s.name, n_rows, cycle, burn_in) for s in scalars if s.judged == SCORES]
+    rise = max((_rise(x) for x in scores if x is not None and x.shape[1] >= 8), default=0.0)
+    return Judgement(cycle, problems, {what: after[what] for what in problems if what in after}, rise)
 
 
 def _checks(last: int | None = None):
@@ -185,8 +189,14 @@ def _unlike(x: np.ndarray) -> list[str]:
     problems, means = [], x.mean(axis=1)
     if (apart := float(np.ptp(means))) > APART:
         problems.append(f"chains differ by {apart:.3f} nats a row")
-    halves = np.array_split(x, 2, axis=1)
-    noise = 2.0 * np.sqrt(sum(half.var(axis=1).mean() / effective(half) for half in halves))
-    if (rise := float(halves[1].mean() - halves[0].mean())) > max(RISE, noise):
+    if (rise := _rise(x)) > RISE:
         problems.append(f"still rising by {rise:.3f} nats a row")
     return problems
+
+
+def _rise(x: np.ndarray) -> float:
+    """Return how much scores rise between the halves of the draws, (chains, draws); 0.0 if that may be noise."""
+    halves = np.array_split(x, 2, axis=1)
+    noise = 2.0 * np.sqrt(sum(half.var(axis=1).mean() / effective(half) for half in halves))
+    rise = float(halves[1].mean() - halves[0].mean())
+    return rise if rise > noise else 0.0

@@ -25,12 +25,16 @@ def as_text(days: float, unit: str) -> str:
     return clock if unit == DAYS else date if clock == "00:00:00" else f"{date} {clock}"
 
 
-def around(mean: float, sd: float, unit: str) -> str:
-    """Format a mean and standard deviation of days, to a precision that suits the deviation.
+def around(mean: float, sd: float, unit: str, step: float = 0.0) -> str:
+    """Format a mean and standard deviation of days, to a precision that suits the deviation. step: of the values; whole
+    days stay days.
 
-    >>> around(19844.3, 9.04, SINCE), around(0.5, 0.05, DAYS)
-    ('2024-05-01 ± 9 days', '12:00 ± 1.2 hours')
+    >>> around(19844.3, 9.04, SINCE), around(0.5, 0.05, DAYS), around(19844.3, 1.24, SINCE, step=1.0)
+    ('2024-05-01 ± 9 days', '12:00 ± 1.2 hours', '2024-05-01 ± 1.2 days')
     """
+    if unit == SINCE and step >= 1.0 and np.isfinite(mean):
+        day = as_text(np.round(mean), unit)
+        return f"{day} ± {number(sd)} days" if np.isfinite(sd) else day
     if not (np.isfinite(mean) and np.isfinite(sd)):
         return as_text(mean, unit) if np.isfinite(mean) else "-"
     middle = as_text(np.floor(mean) if unit == SINCE and sd >= 2 else np.round(mean * 1440) / 1440, unit)

@@ -4,7 +4,8 @@ Rules, in order (missing cells are set aside first; a *number* is a decimal numb
 
 1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
 2.  The index that pandas or R write: ignored (`index_column`).
-    Text of which more than 95 % of at least 100 cells differ (or all of at least 20): ignored (identifier).
+    Text of which more than 90 % of at least 100 cells differ (or all of at least 20): ignored (identifier). So are text
+    and integers named id, key ... of more than 20 levels with fewer than 5 cells each.
     Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
@@ -49,6 +50,7 @@ from mpibayes.text import counted, option, toml_string
 
 FEW_INTEGERS = 20
 MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # text with more levels and fewer cells per level teaches no cluster anything
+CELLS_OF_UNIT = 5  # least cells per level of a category whose name is that of an identifier
 FEW_RANGE = 5
 CODE_LEVELS = 1_000
 MAX_COUNT_VALUE = 1e6
@@ -56,6 +58,7 @@ MAX_COUNT_MEAN = 20.0
 MAX_COUNT_DISPERSION = 2.0
 CODE_NAME = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode)$", re.IGNORECASE)
 OWN_ID = r"(^p|case|subj|subject|patient|person|study|record)id$|(?-i:[a-z]I[Dd]$)"  # PID, subjid, RespondentID
+OWN_ID += r"|(^|[^a-z])(id_?(no|nr|num|number)|isbn|issn|ean|gtin|upc|iban|vin)$"  # idno, textbook_isbn
 KEY_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|uuid|guid)$|{OWN_ID}", re.IGNORECASE)
 ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|no|row)$|{OWN_ID}", re.IGNORECASE)
 
@@ -174,9 +177,11 @@ def _decide(p: Profile, keep: bool) -> Decision:
     numeric = p.n_numbers == n
     integer = numeric and p.all_integer and not p.leading_zero
     if not numeric or p.leading_zero:
-        nearly_all = (n >= 100 and p.n_distinct > 0.95 * n) or (n >= 20 and p.n_distinct == n)
+        nearly_all = (n >= 100 and p.n_distinct > 0.9 * n) or (n >= 20 and p.n_distinct == n)
         if nearly_all and not keep:
             return _identifier(p, "text, nearly all of it different")
+        if _names_units(p) and not keep:
+            return _identifier(p, "text, and the name says so")
         if _too_many(p) and not keep:
             return _left_out(p)
     if p.dates:
@@ -223,8 +228,10 @@ def _integers(p: Profile, keep: bool) -> Decision:
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
         advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
-    if rows := 0 if keep or p.n_missing else rows_a_unit(p.runs, few, p.minimum, p.maximum):
+    if rows := 0 if keep or p.n_missing else rows_a_unit(p.runs, p.name, few, p.minimum, p.maximum):
         return _unit(p, rows)
+    if _names_units(p) and not keep:
+        return _identifier(p, "integers, and the name says so")
     values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
     close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
     if few <= 5 or (few <= FEW_INTEGERS and few <= n / 2 and close):
@@ -254,6 +261,13 @@ def _unit(p: Profile, rows: int) -> Decision:
         f"if it is a quantity: {option('keep', p.name)}"
     )
     return Decision("ignored", reason=f"identifier: integers that number {units}", warning=warning)
+
+
+def _names_units(p: Profile) -> bool:
+    """True if the name is that of an identifier, and units have too few cells each to be categories: animals that were
+    seen once to four times."""
+    few = p.n_distinct > FEW_INTEGERS and p.n_observed < CELLS_OF_UNIT * p.n_distinct
+    return few and KEY_NAME.search(p.name) is not None
 
 
 def _identifier(p: Profile, what: str) -> Decision:

@@ -2,7 +2,7 @@
 
 A column is ordered if its levels, at least three, are all integers (also written 3.0) or all bands (`18-24`, `under
 18`, `65+`, `$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and
-columns named as codes (`zip`, `type`) are nominal.
+columns named as codes (`zip`, `type`) or places (`precinct`, `region`) are nominal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from itertools import pairwise
 from mpibayes.io.rows import Column
 
 FEWEST, MOST_INTEGERS = 3, 20
-CODED = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode|(^|[^a-z])(id|ids|nbr|key))$", re.I)
+PLACE = r"cent(er|re)|clinic|country|county|district|hospital|precinct|province|region|sector|station"
+CODED = re.compile(
+    r"(code|recode|codes|type|class|category|group|zip|zipcode|(^|[^a-z])(id|ids|nbr|key|plot|site|state|ward|zone)"
+    rf"|{PLACE})$",
+    re.I,
+)
 INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})(\.0)?$")  # 3.0 is how pandas writes a 3 in a column with missing cells
 NUMBER = r"[$€£]?\s*(\d[\d,]*(?:\.\d+)?)\s*(?:k|%|years?|yrs?)?"
 BELOW = re.compile(rf"^(?:<|<=|≤|under|below|up to|less than|at most)\s*{NUMBER}$", re.I)

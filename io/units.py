@@ -5,11 +5,14 @@ Such numbers are names, not quantities. As a column, they would be what clusters
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 
 FEWEST = 20  # units
 YEARS = 1500, 2200  # a table sorted by year has runs of years
+TIMES = {"age", "date", "day", "hour", "minute", "month", "quarter", "time", "week", "year"}
 
 
 class Runs:
@@ -47,10 +50,20 @@ class Runs:
         return self._current if self.length in (None, self._current) else 0
 
 
-def rows_a_unit(runs: Runs, n_distinct: int, low: float, high: float) -> int:
+def names_time(name: str) -> bool:
+    """True if a word of a column's name, such as days_in_study or ObsTime, is among TIMES.
+
+    >>> names_time("days_in_study"), names_time("ObsTime"), names_time("dayton")
+    (True, True, False)
+    """
+    return any(word.lower().removesuffix("s") in TIMES for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+
+
+def rows_a_unit(runs: Runs, name: str, n_distinct: int, low: float, high: float) -> int:
     """Return the rows of each unit, at least 2, if a column of n_distinct integers from `low` to `high` numbers units
-    that follow one another, each with as many rows; else 0. Evenly spaced ones may be doses, days, ages or places."""
-    if n_distinct < FEWEST or runs.number != n_distinct or runs.equal < 2:
+    that follow one another, each with as many rows; else 0. Evenly spaced ones may be doses, days, ages or places, and
+    a column with the name of a time counts it."""
+    if names_time(name) or n_distinct < FEWEST or runs.number != n_distinct or runs.equal < 2:
         return 0
     years = YEARS[0] <= low and high <= YEARS[1]
     numbers_units = not years and (high - low) % (n_distinct - 1) != 0

@@ -35,7 +35,10 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
+from mpibayes.io.finished import Finished
 from mpibayes.text import counted, visible
+
+EARLY = 1, 2, 4, 8  # cycles whose draws are kept too: a report after any cycle has one in the second half
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
@@ -189,12 +192,12 @@ class ViewsChain:
     def shards(self) -> list[int]:
         return [shard.index for shard in self.mixture.shards]
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         self._from = place
         self._labels = on_root(self.comm, lambda: labels_of_chain(place, self.data, self._several))
-        self.start()
+        self.start(finished)
 
-    def start(self) -> None:
+    def start(self, finished: Finished | None = None) -> None:
         mixture, sampler, given = self.mixture, self.config.of(Sampler), self._labels
         if given is not None:
             if self._several:
@@ -206,17 +209,17 @@ class ViewsChain:
                 if not surprising(mixture, given.labels[0]):
                     self.start_record = {"surprising": False}
                     return
-            if self._from and self._finds_better(given.labels):
+            if self._from and self._finds_better(given.labels, finished):
                 return
             labels = (
                 newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
             )
             mixture.start(labels)
             return
-        found = self._views_of_search()
+        found = self._views_of_search(finished)
         if n := strategy.cluster_rows(self.config, self.n_rows):
             self._say(sample.ahead_in_words(n))
-            found = sample.clusters_of_sample(self.comm, self.data, mixture, n, found)
+            found = sample.clusters_of_sample(self.comm, self.data, mixture, n, found, finished)
         if found is not None:
             views.follow(mixture, found)
             return
@@ -224,19 +227,20 @@ class ViewsChain:
             views.deal(mixture, strategy.views_at_first(self.config))
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
 
-    def _views_of_search(self) -> views.Pilot | None:
+    def _views_of_search(self, finished: Finished | None) -> views.Pilot | None:
         """Return the best of the searches for views; None if there are none. Collective."""
         rows, n = strategy.pilot_rows(self.config, self.n_rows), strategy.searches(self.config, self.n_rows)
         if not (self._several and rows):
             return None
-        self._say(searches.ahead_in_words(self.n_rows, rows, n))
+        self._say(searches.ahead_in_words(self.n_rows, rows, n) + searches.kept_in_words(n, finished))
         settings, n_views = views.settings_of_search(self.mixture), strategy.views_at_first(self.config)
-        choice = searches.best_search(self.comm, self.data, settings, self.number, rows, n_views, n)
+        of = self.data, settings, self.number, rows, n_views, n
+        choice = searches.best_search(self.comm, *of, finished=finished)
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
         return choice.best
 
-    def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
+    def _finds_better(self, labels: Sequence[np.ndarray], finished: Finished | None) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better
         than the present chain; return True then. Collective."""
         mixture, n_new = self.mixture, int((labels[0] == IDLE).sum())
@@ -246,8 +250,10 @@ class ViewsChain:
         present = searches.Present([view.columns for view in mixture.views], labels)
         settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
         rows = min(strategy.ROWS_OF_EACH, self.n_rows)
-        self._say(searches.ahead_in_words(self.n_rows, rows, n, strategy.n_new_judges(n_new)))
-        choice = searches.best_search(self.comm, self.data, settings, self.number, rows, n_views, n, present)
+        ahead = searches.ahead_in_words(self.n_rows, rows, n, strategy.n_new_judges(n_new))
+        self._say(ahead + searches.kept_in_words(n, finished))
+        of = self.data, settings, self.number, rows, n_views, n
+        choice = searches.best_search(self.comm, *of, present, finished)
         if choice.gain is None:
             return False
         self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges, "gain": choice.gain}
@@ -269,7 +275,7 @@ class ViewsChain:
             counts = whole and info.cycle > self.config.burn_in
             of = mixture.linking.codings, mixture.outcome
             lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, *of)
-        keep = whole and info.cycle % output.labels == 0
+        keep = whole and (info.cycle % output.labels == 0 or (output.labels >= max(EARLY) and info.cycle in EARLY))
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
         if self.comm.rank == 0:

@@ -93,6 +93,10 @@ class OfColumns(Tallies):
         mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in names]
         return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
 
+    def is_view(self, draw: Draw) -> bool:
+        """True if these columns, and no others, are a view of a draw."""
+        return set(self.run.names_in(draw, self.nearest_view(draw))) == set(self.names)
+
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
         """Yield (number of the chain, `nearest_view` of the draw); see `Posterior.states`."""
         return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(requested))

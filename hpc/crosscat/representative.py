@@ -83,8 +83,8 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
     """Return the representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one
     with the least expected variation of information to all, among those with a typical number of clusters.
 
-    There is one for the columns, and one for the rows of each view. Ties go to the earlier draw. Traces must have been
-    read."""
+    There is one for the columns, and one for the rows of each view, among the draws that have this view if they are
+    FEWEST or more: chains may have different views. Ties go to the earlier draw. Traces must have been read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
     compared = [pair for of_chain in by_chain for pair in evenly(of_chain, share)]
@@ -96,14 +96,17 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
     rows = _rows(run.n_rows)
     labels: list[list[np.ndarray]] = [[] for _ in chosen]
     counts: list[list[int]] = [[] for _ in chosen]
+    own: list[list[bool]] = [[] for _ in chosen]
     for _, draw in run.states(compared):
-        for view, of_view, n in zip(chosen, labels, counts):
+        for view, of_view, n, has in zip(chosen, labels, counts, own):
             z = draw.labels[view.nearest_view(draw)]
             of_view.append(z[rows].astype(np.int32))
             n.append(int(z.max()) + 1)
+            has.append(view.is_view(draw))
     printed = None if run.several else _printed(run, "n_clusters")
     views = [
-        _of_view(view, compared, of_view, np.array(n), printed) for view, of_view, n in zip(chosen, labels, counts)
+        _of_view(view, compared, of_view, np.array(n), printed, np.flatnonzero(has) if sum(has) >= FEWEST else None)
+        for view, of_view, n, has in zip(chosen, labels, counts, own)
     ]
     if columns is None:
         return Representatives(views, views[0].chain, views[0].cycle, 0.0, None)
@@ -124,13 +127,14 @@ def _interval(counts: np.ndarray) -> tuple[float, float]:
 
 
 def _chosen(
-    compared: Compared, counts: np.ndarray, interval: tuple[float, float] | None
+    compared: Compared, counts: np.ndarray, interval: tuple[float, float] | None, own: np.ndarray | None = None
 ) -> tuple[int, tuple[int, int] | None]:
-    """Return the place of the representative draw, and `among`. counts (D',): clusters of each compared draw."""
-    low, high = interval or _interval(counts)
-    every = np.arange(len(counts))
-    best = nearest(every, compared.distances, typical(counts, low, high))
-    return best, None if best == nearest(every, compared.distances) else (int(low), int(high))
+    """Return the place of the representative draw, and `among`. counts (D',): clusters of each compared draw; own:
+    places of the draws that count, by default all."""
+    own = np.arange(len(counts)) if own is None else own
+    low, high = interval or _interval(counts[own])
+    best = nearest(own, compared.distances, own[typical(counts[own], low, high)])
+    return best, None if best == nearest(own, compared.distances) else (int(low), int(high))
 
 
 def _counts(labels: np.ndarray) -> np.ndarray:
@@ -163,13 +167,14 @@ def _of_view(
     labels: Sequence[np.ndarray],
     counts: np.ndarray,
     interval: tuple[float, float] | None,
+    own: np.ndarray | None,
 ) -> Representative:
     """Choose a view's representative draw. labels: of each `requested` draw, on the compared rows; counts: its number
-    of clusters on all rows; interval: of typical counts, by default computed from `counts`."""
+    of clusters on all rows; interval: of typical counts, by default computed from `counts`; own: see `_chosen`."""
     stacked = np.stack(labels)
     probes = evenly(np.random.default_rng(mine.n_rows).permutation(stacked.shape[1]), PROBES)
     compared = Compared(*np.array(requested).T, stacked, variations(stacked[:, probes]))
-    best, among = _chosen(compared, counts, interval)
+    best, among = _chosen(compared, counts, interval, own)
     chain, cycle = requested[best]
     ((_, draw),) = mine.states([(chain, cycle)])
     z = by_size(draw.labels)

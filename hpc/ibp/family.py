@@ -28,6 +28,7 @@ from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run.earlier import places_before
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
+from mpibayes.io.finished import Finished
 from mpibayes.kernels.ibp.features import Rows as Bits
 from mpibayes.text import counted, visible
 
@@ -210,7 +211,7 @@ class FeaturesChain:
     def shards(self) -> list[int]:
         return [shard.index for shard in self.buffet.shards]
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         """Start from the features of the last draw; rows appended since have none until the first cycle."""
 
         def last() -> tuple[np.ndarray, Any]:
@@ -221,7 +222,7 @@ class FeaturesChain:
         self._from = f"starts: with the features of the last draw of {place}"
         self.buffet.place(*on_root(self.comm, last, what=f"read the features of {place}"))
 
-    def start(self) -> None:
+    def start(self, finished: Finished | None = None) -> None:
         start(self.buffet, self.buffet.settings.start, self.config.of(keys.Sampler).init_rows)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:

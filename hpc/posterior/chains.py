@@ -20,6 +20,7 @@ from mpibayes.hpc.run.grown import require_whole
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
+from mpibayes.hpc.run.unbegun import nothing_yet
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io import generations
 from mpibayes.io.draws import FOLDER as DRAWS
@@ -206,14 +207,14 @@ class KeptChains:
     def require_begun(self) -> None:
         """Raise ConfigError if no chain has anything on disk yet."""
         if not any(list_segments(chain.folder / TRACE) for chain in self.chains):
-            raise ConfigError(_nothing_yet(home := self.chains[0].home, home))
+            raise ConfigError(nothing_yet(home := self.chains[0].home, home))
 
     def require_draws(self) -> None:
         """Raise ConfigError if a trace that was read has nothing after burn-in."""
         for chain in self.chains:
             t = chain.trace
             if not t:
-                raise ConfigError(_nothing_yet(chain.folder, chain.home))
+                raise ConfigError(nothing_yet(chain.folder, chain.home))
             last = int(t["cycle"][-1])
             if chain.growth and t[ACTIVE_ROWS][-1] < self.n_rows:
                 raise ConfigError(
@@ -226,13 +227,6 @@ class KeptChains:
                     f"{chain.folder}: a burn-in of {counted(chain.burn_in, 'cycle')} leaves nothing of the {last:,} "
                     "there are; give a smaller one with --burn-in, or continue the run"
                 )
-
-
-def _nothing_yet(folder: Path, home: Path) -> str:
-    return (
-        f"{folder}: nothing was kept yet: a chain is first written some cycles after its search for a start; "
-        f"mpibayes status {home} shows how far it is"
-    )
 
 
 def begun(home: Path) -> list[Path]:

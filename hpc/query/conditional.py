@@ -106,7 +106,7 @@ def _facts(d: Distributions) -> list[tuple[str, str]]:
     mean, error = (float(a[0, 0]) for a in d.sums.result(x[:, None]))
     sd = float(np.sqrt((d.p[0] * (x - mean) ** 2).sum()))
     if column.unit:
-        return [("mean", around(mean, sd, column.unit)), *facts]
+        return [("mean", around(mean, sd, column.unit, column.resolution)), *facts]
     digits = 2 if not error > 0.0 else max(0, 1 - int(np.floor(np.log10(error))))
     return [("mean", f"{mean:,.{min(digits, 9)}f} (error {number(error)})"), ("sd", f"{sd:.3g}"), *facts]
 

@@ -29,6 +29,7 @@ from mpibayes.hpc.regression.scalars import QUERIES, SCALARS
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.io.files import Guard
+from mpibayes.io.finished import Finished
 from mpibayes.io.rows import SLICE_BYTES, SLICE_ROWS, Rows
 
 BATCH_S = 0.05  # approximate length of a batch of cycles, between which the run checks signals and the clock
@@ -214,12 +215,12 @@ class RegressionChain:
     def shards(self) -> list[int]:
         return [i for i, _ in self.firefly.problem.rows]
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         """Start at the mode of all rows, as any chain does: coefficients for other rows are in other units, and would
         not get there faster."""
         self.start()
 
-    def start(self) -> None:
+    def start(self, finished: Finished | None = None) -> None:
         self.firefly.start(self.family.choice().fit)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:

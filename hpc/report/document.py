@@ -141,6 +141,7 @@ class Numbers:
     missing_overall: float = 0.0
     log: bool = False
     unit: str = ""  # unit of dates
+    step: float = 0.0  # of dates, in days
 
 
 @dataclass(frozen=True)

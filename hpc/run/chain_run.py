@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+import mpibayes
 from mpibayes.errors import MpibayesError, NumericalError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
@@ -33,6 +34,8 @@ from mpibayes.hpc.run.lock import this_process
 from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import Guard, make_directory, remove_left_overs, storing
+from mpibayes.io.finished import FOLDER as STARTS
+from mpibayes.io.finished import Finished, n_finished
 from mpibayes.io.inference import merge
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.text import counted, whole_number
@@ -270,12 +273,15 @@ class ChainRun:
         if self.comm.rank == 0:
             with contextlib.suppress(MpibayesError):  # the next checkpoint tries again
                 run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.guard)
+                Finished(self.folder / STARTS, "", self.guard).clear()
             self._write_status("running")
 
     def _start(self) -> bool:
         """Start afresh, or after a growth from the chain's last state; False if it was time to stop. The status shows
-        how far the search for a start is."""
+        how far the search for a start is; its finished parts are kept until the first checkpoint."""
         before = on_root(self.comm, lambda: source_of(self.home, self.folder, self.grown))
+        name = on_root(self.comm, lambda: run_directory.name_of_chain(self.folder, self.number, self.config.run.chains))
+        finished = Finished(self.folder / STARTS, f"{name} {mpibayes.__version__}", self.guard)
         began = time.strftime("%H:%M:%S")
 
         def searching(words: str) -> None:
@@ -284,14 +290,15 @@ class ChainRun:
         unheard, self.comm.report = self.comm.report, searching
         try:
             if before is None:
-                self.chain.start()
+                self.chain.start(finished)
             else:
-                self.chain.start_from(before)
+                self.chain.start_from(before, finished)
         except Stopped:
             if self.comm.rank == 0:
-                why = self.clock.stop_reason() or "another rank"
+                why, n = self.clock.stop_reason() or "another rank", n_finished(self.folder)
+                kept = f"; {counted(n, 'finished search', 'finished searches')} kept for its next start" if n else ""
                 then = "give it more time" if self.clock.out_of_time() else "run the same command again"
-                words = f"{self.folder}: stopped early ({why}) before its first cycle; {then}"
+                words = f"{self.folder}: stopped early ({why}) before its first cycle{kept}; {then}"
                 say(words)
                 self._write_status("stopped", message=words)
             return False

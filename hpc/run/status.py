@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
-from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance
+from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.lock import lives, place, this_process
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
+from mpibayes.io.finished import n_finished
 from mpibayes.text import counted, duration
 
 NAME = "status.json"
@@ -146,7 +148,7 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
     from mpibayes.terminal import Console
 
     console = console or Console()
-    directories = chain_directories(run_dir)
+    directories = _directories(Path(run_dir))
     several = directories != [Path(run_dir)]
     rows = []
     came = _rows_came(Path(run_dir))
@@ -168,6 +170,14 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
         _show_several(run_dir, rows, console)
     else:
         _show_one(rows[0], console)
+
+
+def _directories(run_dir: Path) -> list[Path]:
+    """Directories of all chains of a run in which one has begun, also of those that have none yet; else `run_dir`."""
+    directories, n = chain_directories(run_dir), 0
+    with suppress(MpibayesError):  # settings that are missing or damaged hide no chain that has begun
+        n = read_resolved(run_dir)["run"]["chains"] if directories != [run_dir] else 0
+    return directories if len(directories) >= n else [run_dir / f"chain-{i + 1}" for i in range(n)]
 
 
 def _rows_came(run_dir: Path) -> dict[str, Any]:
@@ -216,8 +226,8 @@ def _show_several(run_dir: str | Path, rows: list[dict[str, Any]], console: Any)
     console.print(Text(str(run_dir), style="bold"))
     console.print(table)
     for row in rows:
-        if row.get("message"):
-            console.print(Text(f"{Path(row['directory']).name}: {row['message']}"))
+        if message := _message(row):
+            console.print(Text(f"{Path(row['directory']).name}: {message}"))
 
 
 def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -236,7 +246,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("rows appended", f"{counted(row['grown'], 'time')}; cycles are since then" if row.get("grown") else "-"),
         ("where", _where(row)),
         ("updated", _ago(row)),
-        ("message", str(row.get("message") or "-")),
+        ("message", _message(row) or "-"),
         ("before", _before(row.get("before"))),
     ]
     return [(name, text) for name, text in lines if text != "-"]
@@ -249,9 +259,26 @@ def _state(row: dict[str, Any]) -> str:
     if row["alive"] is None:
         return f"{state} (unknown whether it still is)" if state == "running" else state
     if _is_here(row):
-        return f"died: process {row.get('pid', '?')} is gone; the same command continues from the last checkpoint"
+        return f"died: process {row.get('pid', '?')} is gone; the same command {_next(row)}"
     silence = duration(row["age_s"], words=True)
     return f"running, but silent for {silence}: it may have died on {row.get('host', 'its host')}"
+
+
+def _next(row: dict[str, Any]) -> str:
+    """Describe where a chain that died goes on."""
+    if row.get("last_checkpoint"):
+        return "continues from the last checkpoint"
+    n = n_finished(Path(row["directory"]))
+    kept = counted(n, "finished search is", "finished searches are")
+    return f"starts it again; {kept} kept" if n else "starts it anew"
+
+
+def _message(row: dict[str, Any]) -> str:
+    """A chain's last message, unless it tells what a process does that is gone."""
+    message, state = row.get("message") or "", row.get("state")
+    if state in AT_WORK and row["alive"] is False:
+        return ""
+    return f"waits {message}" if state == "waiting" and message else message
 
 
 def _is_here(status: dict[str, Any]) -> bool:

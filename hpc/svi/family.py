@@ -26,6 +26,7 @@ from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.hpc.svi.schedule import Constant, Decay, Growing, Schedule
 from mpibayes.io.draws import DrawWriter, last_draw
 from mpibayes.io.files import Guard
+from mpibayes.io.finished import Finished
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, visible
 
@@ -179,10 +180,10 @@ class Ascending:
     def shards(self) -> list[int]:
         return list(self.ascent.shards)
 
-    def start(self) -> None:
+    def start(self, finished: Finished | None = None) -> None:
         self.ascent.start()
 
-    def start_from(self, place: Path) -> None:
+    def start_from(self, place: Path, finished: Finished | None = None) -> None:
         """Start from the last kept state."""
         of, self._from = type(self.ascent.q), f"starts: as the last state of {place}"
 

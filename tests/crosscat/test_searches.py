@@ -12,6 +12,8 @@ from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.start import searches, strategy, views
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.io.finished import FOLDER, Finished
 from tests.crosscat.test_search import table
 
 SETTINGS = Settings(seed=3, view_concentration="learn")
@@ -122,6 +124,31 @@ def test_the_same_on_any_number_of_ranks():
     ranks = result_of(run(world()))
     alone = result_of(run(serial())) if world().rank == 0 else None
     assert world().share(alone) == ranks
+
+
+def test_finished_searches_are_not_repeated_and_choose_alike(tmp_path, monkeypatch, data):
+    """Stopped in the second of two searches; the first one's result is the same from its file, to the last bit."""
+    run = partial(searches.best_search, serial(), data, SETTINGS, 0, 120, 4, 2)
+    straight, search, numbers = run(), searches._search, []
+    finished = Finished(tmp_path / FOLDER, "run-1")
+
+    def stopped(alone, of, settings, chain, number, *rest):
+        numbers.append(number)
+        if numbers == [0, 1]:
+            raise Stopped
+        return search(alone, of, settings, chain, number, *rest)
+
+    monkeypatch.setattr(searches, "_search", stopped)
+    with pytest.raises(Stopped):
+        run(finished=finished)
+    again = run(finished=finished)
+    assert numbers == [0, 1, 1] and again.scores.tolist() == straight.scores.tolist()
+    assert again.best.process == straight.best.process
+    for a, b in zip(again.best.views, straight.best.views, strict=True):
+        assert a.columns == b.columns
+        for mine, theirs in ((a.hyper, b.hyper), (a.statistics, b.statistics)):
+            for name, array in vars(theirs).items():
+                assert np.array_equal(getattr(mine, name), array) and np.shape(getattr(mine, name)) == np.shape(array)
 
 
 @pytest.mark.parametrize("n_rows, given, n", [(500, "auto", 3), (499, "auto", 1), (499, "4", 4), (500, "1", 1)])

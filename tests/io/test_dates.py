@@ -245,6 +245,20 @@ def test_means_of_dates_in_reports(mean, sd, unit, text):
     assert around(mean, sd, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("mean", "sd", "text"),
+    [
+        (19844.3, 1.24, "2024-05-01 ± 1.2 days"),
+        (19844.7, 0.25, "2024-05-02 ± 0.25 days"),
+        (19844.0, 40.0, "2024-05-01 ± 40 days"),
+        (19844.0, np.nan, "2024-05-01"),
+        (np.nan, np.nan, "-"),
+    ],
+)
+def test_whole_days_deviate_by_days(mean, sd, text):
+    assert around(mean, sd, SINCE, step=1.0) == text
+
+
 @pytest.mark.parametrize("per_day, words", [(1, "day"), (24, "hour"), (1440, "minute"), (86_400, "second")])
 def test_steps(per_day, words):
     days = 19_000 + np.r_[G.integers(0, 1000 * per_day, 500), 1] / per_day

@@ -36,6 +36,11 @@ def test_no_scale(levels):
     assert in_order("answer", levels) == ()
 
 
-@pytest.mark.parametrize("name", ["zip", "Job code", "class", "region_id", "type"])
+@pytest.mark.parametrize("name", ["zip", "Job code", "class", "region_id", "type", "policePrecinct", "site"])
 def test_codes_by_their_name(name):
     assert in_order(name, ["1", "2", "3"]) == ()
+
+
+@pytest.mark.parametrize("name", ["reward", "opposite", "real_estate"])
+def test_names_that_only_end_like_places(name):
+    assert in_order(name, ["1", "2", "3"]) == (0, 1, 2)

@@ -13,8 +13,10 @@ import pytest
 from rich.console import Console
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
+from mpibayes.hpc.run.identity import write_provenance, write_resolved
 from mpibayes.hpc.run.lock import place
 from mpibayes.hpc.run.status import liveness, read_status, show_status, write_status
+from mpibayes.io.finished import FOLDER, Finished
 from mpibayes.text import duration
 
 STATUS = {
@@ -112,6 +114,35 @@ def test_alive_silent_and_died(tmp_path):
         assert words in " ".join(shown(tmp_path).split())
         result = json.loads(shown(tmp_path, as_json=True))
         assert result["alive"] is alive and result["cycle"] == 400 and result["directory"] == str(tmp_path)
+
+
+def test_a_chain_that_died_says_where_it_goes_on(tmp_path):
+    """From a checkpoint, after the searches that it had finished, or from the beginning."""
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3 for a start"}
+    write_status(tmp_path, STATUS | here)
+    assert "the same command continues from the last checkpoint" in " ".join(shown(tmp_path).split())
+    write_status(tmp_path, STATUS | here | {"state": "searching", "last_checkpoint": 0})
+    text = " ".join(shown(tmp_path).split())
+    assert "the same command starts it anew" in text and "search 2 of 3" not in text
+    Finished(tmp_path / FOLDER, "run-1").put("0", {})
+    assert "starts it again; 1 finished search is kept" in " ".join(shown(tmp_path).split())
+
+
+def test_chains_that_wait_and_chains_that_have_not_begun(tmp_path):
+    """One that waits and whose process is gone says no more what it waits for."""
+    write_provenance(tmp_path, {"run": "a", "table": "t.h5", "fingerprint": "f", "starts": []})
+    write_resolved(tmp_path, "[run]\nchains = 3\n")
+    for n in (1, 2):
+        (tmp_path / f"chain-{n}").mkdir()
+    here = {"place": place(), "pid": os.getpid(), "state": "waiting", "message": "for the other chains"}
+    write_status(tmp_path / "chain-1", STATUS | here)
+    write_status(tmp_path / "chain-2", STATUS | here | {"started": 1})
+    lines = shown(tmp_path).splitlines()
+    assert "chain-1: waits for the other chains" in lines and not any(line.startswith("chain-2:") for line in lines)
+    states = [row["state"] for row in json.loads(shown(tmp_path, as_json=True))["chains"]]
+    assert states == ["waiting", "waiting", "not started"] and "chain-3  not started" in " ".join(lines)
 
 
 def test_several_chains(tmp_path):

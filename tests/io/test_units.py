@@ -45,7 +45,15 @@ def test_runs_do_not_depend_on_batches(cells, number, equal, n_batches):
     ],
 )
 def test_units_are_many_and_neither_years_nor_evenly_spaced(units, rows):
-    assert rows_a_unit(runs_of(np.repeat(units, 6)), len(units), units.min(), units.max()) == rows
+    assert rows_a_unit(runs_of(np.repeat(units, 6)), "man", len(units), units.min(), units.max()) == rows
+
+
+@pytest.mark.parametrize("name", ["day", "days_since_start", "ObsTime", "WEEK", "age.months"])
+def test_uneven_times_of_a_panel_are_no_units(name):
+    """The same 30 uneven days of 6 units, sorted by day."""
+    days = np.append(np.arange(29), 90)
+    assert rows_a_unit(runs_of(np.repeat(days, 6)), name, 30, 0, 90) == 0
+    assert rows_a_unit(runs_of(np.repeat(days, 6)), "dayton", 30, 0, 90) == 6
 
 
 def imported(tmp_path, cells, **options):

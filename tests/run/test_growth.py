@@ -11,6 +11,7 @@ import pytest
 import mpibayes as mb
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.config.load import load
+from mpibayes.hpc.crosscat import family
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.ibp.draws import last_draw as last_features
 from mpibayes.hpc.posterior.chains import KeptChains
@@ -277,7 +278,8 @@ def test_other_families_take_rows_in_too(tmp_path, family):
     assert np.array_equal(read_trace(tmp_path / "b")[SCORE[family]], read_trace(tmp_path / "a")[SCORE[family]], True)
 
 
-def test_a_run_without_a_kept_draw_starts_anew(tmp_path):
+def test_a_run_without_a_kept_draw_starts_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(family, "EARLY", (1000,))
     begun(tmp_path, "mixture", "--set", "output.labels=100")
     done = run(tmp_path, "may", "--grow", "--set", "output.labels=100")
     assert done.returncode == 0 and "seats" not in done.stdout, done.stdout + done.stderr
@@ -339,6 +341,15 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     state = mpibayes(tmp_path, "status", "may").stdout
     assert "not started" in state and "rows appended" in state, state
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
+
+
+def test_a_growth_killed_before_its_first_cycle_names_the_run_that_can_be_read(tmp_path):
+    begun(tmp_path)
+    assert run(tmp_path, "may", "--grow").returncode == 0
+    shutil.rmtree(tmp_path / "may" / "trace")
+    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes report .*may/grown/1$"):
+        KeptChains([tmp_path / "may"]).require_begun()
+    KeptChains([tmp_path / "may" / "grown" / "1"]).require_begun()
 
 
 def test_a_run_that_was_set_aside_does_not_continue_and_the_new_one_does_not_grow_again(tmp_path):

@@ -105,6 +105,14 @@ def test_scores_that_differ_or_rise(change, words):
     assert judged(traces(score=0.03, rise=0.02)).has("scores")
 
 
+@pytest.mark.parametrize("rise, level", [(0.0, True), (0.1, True), (0.4, False)])
+def test_a_chain_whose_scores_hardly_rise_predicts(rise, level):
+    """Between the quarters after the first half scores rise by a fourth: by 0.025 and 0.1 nats a row."""
+    result = judged(traces(rise=rise, n_chains=1))
+    assert result.level == level and not result.settled
+    assert result.rise == pytest.approx(rise / 4, abs=0.01) and ("still rising" in str(result)) == (rise > 0.0)
+
+
 def test_a_jump_in_the_second_half_has_not_settled_and_is_forgotten_later():
     made = traces(2500, jump=590)
     assert not judged(made, 757).settled and not judged(made, 947).has("clusters")

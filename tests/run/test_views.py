@@ -7,12 +7,15 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.errors import NumericalError
+from mpibayes.errors import ConfigError, NumericalError
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.crosscat.start import searches
+from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.hpc.results.report import report
 from mpibayes.hpc.run.loop import in_process
 from mpibayes.hpc.run.status import at_work, read_status
 from mpibayes.io.export import export
+from mpibayes.io.finished import FOLDER
 from tests.run.conftest import exported, mpibayes, run, run_some
 
 N, CYCLES = 600, 12
@@ -82,11 +85,11 @@ def changes(name):
     return [word for change in STARTS[name] for word in ("--set", change)]
 
 
-def with_searches(place, name):
-    """A configuration whose chain makes two searches on 40 rows, and one cycle."""
+def with_searches(place, name, cycles=1):
+    """A configuration whose chain makes two searches on 40 rows, and some cycles."""
     path = place / f"{name}.toml"
     text = CONFIG.replace("[sampler]", "[sampler]\nsearches = 2\ninit_rows = 40")
-    path.write_text(text.replace(f"cycles = {CYCLES}", "cycles = 1"))
+    path.write_text(text.replace(f"cycles = {CYCLES}", f"cycles = {cycles}"))
     return path
 
 
@@ -137,6 +140,27 @@ def test_a_search_that_fails_is_no_run_at_work_and_can_start_again(place, monkey
     in_process(config, folder)
     status = read_status(folder)
     assert status["state"] == "finished" and status["before"]["message"] == "no view"
+
+
+def test_a_run_stopped_in_its_search_goes_on_with_the_next_one_and_has_the_same_bits(place, monkeypatch):
+    in_process(with_searches(place, "at-once", 4), place / "at-once")
+    config, folder, search, numbers = with_searches(place, "in-parts", 4), place / "in-parts", searches._search, []
+
+    def stopped(*args):
+        numbers.append(args[4])
+        if numbers == [0, 1]:
+            raise Stopped
+        return search(*args)
+
+    monkeypatch.setattr(searches, "_search", stopped)
+    in_process(config, folder)
+    status = read_status(folder)
+    assert status["state"] == "stopped" and "; 1 finished search kept for its next start; run" in status["message"]
+    with pytest.raises(ConfigError, match="was stopped in its search for a start, of which 1 finished search is kept"):
+        report(folder)
+    in_process(config, folder)
+    assert numbers == [0, 1, 1] and not (folder / FOLDER).exists()
+    assert exported(place, "in-parts") == exported(place, "at-once")
 
 
 @pytest.mark.thorough

@@ -27,7 +27,7 @@ ALIKE = 0.9  # least adjusted Rand index of groupings that differ only in detail
 IN_PART = 0.5  # least index of groupings that have something in common
 MATCHED = 0.5  # least overlap of a natural group with its match in each chain's tree; the index misses small groups
 LARGEST = 0.7  # largest share of the rows in one group of a usable level
-LEAST = 5  # least mean number of rows in the groups of a natural or usable level: fewer are single rows, not a kind
+LEAST = 5  # least mean number of rows in all groups but the largest: fewer are single rows, not kinds
 
 
 @dataclass(frozen=True, eq=False)  # == of arrays is not a single bool
@@ -70,8 +70,8 @@ class Level:
 
     @property
     def coarse(self) -> bool:
-        """True if groups have at least LEAST rows on average."""
-        return bool(self.rows.sum() >= LEAST * self.n)
+        """True if the groups beside the largest have at least LEAST rows on average."""
+        return bool(self.rows[1:].sum() >= LEAST * (self.n - 1))
 
     @property
     def largest(self) -> float:
@@ -98,7 +98,7 @@ class Level:
             how = "agree on them only in part" if self.agree >= IN_PART else "do not agree on them"
             why = f"the chains {how} (adjusted Rand index {self.agree:.2f})"
         elif not self.coarse:
-            why = f"fewer than {LEAST} rows a group, on average"
+            why = f"fewer than {LEAST} rows a group beside the largest, on average"
         else:
             why = f"one group has {percent(self.largest)} of the rows"
         return f"{counted(self.n, 'group')}: not usable: {why}."

@@ -53,7 +53,7 @@ def _numbers(c: Column, x: np.ndarray) -> str:
     if not len(x):
         return "all cells are missing"
     mean, sd = float(x.mean()), float(x.std())
-    words = around(mean, sd, unit=c.unit) if c.unit else factor(mean, sd) if c.log else spread(mean, sd)
+    words = around(mean, sd, c.unit, c.resolution) if c.unit else factor(mean, sd) if c.log else spread(mean, sd)
     low, high = np.quantile(x, (0.01, 0.99))
     if not high > low:
         return words

@@ -17,6 +17,7 @@ NAMED = 3  # columns named per view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
 SUMMARY = "Use the groups that are named here as a summary; another run would draw other lines"
+CLIMBS = "The groups that are named here may still change: let the run continue"
 ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
 BEST = "Use the predictions of the best chain; the chains have found different groups"

@@ -37,7 +37,7 @@ def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
     missing = {"missing": c.missing, "missing_overall": c.missing_overall} if c.missing_overall > 0 else {}
     if c.p is None:
         overall = (float(c.overall[0]), float(c.overall[1]))
-        return Numbers(name, overall, c.mean, c.sd, c.divergence, log=c.log, unit=c.unit, **missing)
+        return Numbers(name, overall, c.mean, c.sd, c.divergence, log=c.log, unit=c.unit, step=c.step, **missing)
     at = np.array(c.order) if c.order else np.arange(len(c.levels))
     if len(at) > MOST_LEVELS:
         most = np.argsort(-np.abs(c.p - c.overall[:, None]).max(axis=1), kind="stable")[:MOST_LEVELS]

@@ -59,6 +59,7 @@ class ColumnProfile:
     sd: np.ndarray | None = None
     log: bool = False  # mean and sd are of logarithms
     unit: str = ""  # of dates
+    step: float = 0.0  # in which numbers were recorded; 0: exactly
     order: tuple[int, ...] = ()  # of ordered levels, from the least (`io.order`)
     ends: tuple[float, ...] = ()  # of the parts of a survival column's time axis, which are its levels
 
@@ -117,7 +118,7 @@ def each_profile(
         spread = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         overall = np.array([centre, sd])
-        words = {"mean": mean, "sd": spread[shown], "log": column.log, "unit": column.unit}
+        words = {"mean": mean, "sd": spread[shown], "log": column.log, "unit": column.unit, "step": column.resolution}
         yield _column(column, size, n, shown, inner, overall, p, compared, **words)
 
 

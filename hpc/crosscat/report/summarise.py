@@ -93,7 +93,7 @@ class RunSummary:
 
     @property
     def best(self) -> Chain | None:
-        """Best of several chains, if its held-out scores no longer rise."""
+        """Best of several chains, if its held-out scores hardly rise any more."""
         if len(self.summaries) == 1:
             return None
         order, _ = agreement.ranked(self.summaries)

@@ -218,7 +218,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         "overall_sd": _or_none(c.overall[1]),
         **({"scale": "log"} if c.log else {}),
     }
-    words = partial(around, unit=c.unit) if c.unit else factor if c.log else spread
+    words = partial(around, unit=c.unit, step=c.step) if c.unit else factor if c.log else spread
     return Trait(c.name, c.title, nats, "mean", words(c.mean[k], c.sd[k]), words(*c.overall), numbers)
 
 

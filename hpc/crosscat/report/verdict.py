@@ -36,8 +36,8 @@ def verdict(p: RunSummary) -> Verdict:
 def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     """Name the usable part of a result that is not sound as a whole; "" if there is none, or if only figures are in
     doubt. alike: True if the chains have the same clusters; contradicted: True if they contradict each other."""
-    if any(c.climbed for c in p.summaries):  # groups may still change, whether chains agree or not
-        return ""
+    if _climbs(p):  # groups may still change, whether chains agree or not
+        return group_words.CLIMBS if group_words.natural(p) else ""
     if group_words.usable(p):
         natural = group_words.ROUGH if alike else group_words.HEADLINE
         return natural if group_words.natural(p) else group_words.SUMMARY
@@ -51,6 +51,10 @@ def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     if p.same_views:
         return group_words.VIEWS if len(p.views) > 1 else group_words.ONE_VIEW
     return group_words.PREDICTIONS
+
+
+def _climbs(p: RunSummary) -> bool:
+    return any(c.climbed for c in p.summaries)
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
@@ -171,7 +175,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:
-    use_groups = group_words.use_them(p) if sound != BAD else []
+    use_groups = group_words.use_them(p) if sound != BAD and not _climbs(p) else []
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
     use = use_it(p.run, usable, best)

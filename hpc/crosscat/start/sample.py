@@ -16,14 +16,17 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.once import Result, once
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.io.finished import Finished
 from mpibayes.text import counted
 
+PART = "clusters"  # name of the result in `Finished`
 CYCLES = 80  # of the chain on the sample; 60 leave a few false clusters
 
 
@@ -32,26 +35,31 @@ def ahead_in_words(n: int) -> str:
     return f"clusters: looks for them in {counted(n, 'row')}, by {CYCLES} cycles"
 
 
-def clusters_of_sample(comm: Communicator, data: Data, mixture: Mixture, n: int, found: Pilot | None = None) -> Pilot:
+def clusters_of_sample(
+    comm: Communicator, data: Data, mixture: Mixture, n: int, found: Pilot | None = None,
+    finished: Finished | None = None,
+) -> Pilot:  # fmt: skip
     """Return the clusters of n training rows for a chain, on every rank. Collective. Raises Stopped if the program is
     asked to stop.
 
-    found: views of a search; None: all columns are in one view. Learned links are learned in the sample, too.
+    found: views of a search; None: all columns are in one view. Learned links are learned in the sample, too. finished:
+    keeps the result, so that a start which is stopped later need not repeat it.
     """
     stream = generator(mixture.settings.seed, Purpose.SAMPLE, chain=mixture.chain)
     seed = int(stream.integers(2**63))  # the chain on the sample draws other random numbers
     places = np.sort(stream.choice(data.n_rows, n, replace=False))
     settings = replace(mixture.settings, seed=seed, contexts=mixture.linking.coding.contexts)
     views = None if found is None else [of.columns for of in found.views]
-    task = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, views)
-    (result,) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search")
+    search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, views)
+    task = partial(once, finished, PART, data.columns, search)
+    ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search")
     return result if found is None else replace(result, process=found.process)
 
 
 def _clusters(
     alone: Serial, data: Data, settings: Settings, chain: int, places: np.ndarray,
     views: Sequence[Sequence[str]] | None,
-) -> Pilot:  # fmt: skip
+) -> Result:  # fmt: skip
     (rows,) = rows_of(data, [places])
     mixture = chain_on(alone, data, rows, settings, chain, views)
     mixture.start("one")
@@ -60,4 +68,4 @@ def _clusters(
         labels = [view.z[0] for view in mixture.views]
         mixture = chain_on(alone, data, rows, replace(settings, links="none"), chain, views)  # as chains begin
         mixture.start(labels)
-    return found_by(mixture)
+    return found_by(mixture), np.zeros(0)

@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import newcomers
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.once import once
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_new_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
@@ -34,6 +35,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.io.finished import Finished
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
@@ -68,14 +70,21 @@ def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None =
     return f"searches: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
+def kept_in_words(n_searches: int, finished: Finished | None) -> str:
+    """Describe how many searches an earlier start has finished; "" if none."""
+    done = sum(finished.get(str(number)) is not None for number in range(n_searches)) if finished else 0
+    return f"; {done} finished by an earlier start" if done else ""
+
+
 def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int,
-    present: Present | None = None,
+    present: Present | None = None, finished: Finished | None = None,
 ) -> Choice:  # fmt: skip
     """Return the best of n_searches, on every rank. Collective. Raises Stopped if the program is asked to stop.
 
     n_rows: most rows of each search, fewer if the judges leave fewer; n_views: groups of columns from which it starts;
-    present: views of the chain, which are judged by new rows after cycles on the rows of the best search.
+    present: views of the chain, which are judged by new rows after cycles on the rows of the best search. finished:
+    searches of earlier starts of this chain, which are not repeated; those of this start are added.
     """
     unseen, n = np.arange(data.n_rows), n_judges(data.n_rows, n_searches)
     if present is not None:
@@ -84,10 +93,12 @@ def best_search(
     stream = generator(settings.seed, Purpose.JUDGES, chain=chain)
     judges = np.sort(stream.choice(unseen, n, replace=False, shuffle=False))
     others = np.setdiff1d(np.arange(data.n_rows), judges, assume_unique=True)
-    tasks = [
-        partial(_search, serial(comm.asked_to_stop), data, settings, chain, number, others, judges, n_rows, n_views)
+    alone = serial(comm.asked_to_stop)
+    searches = [
+        partial(_search, alone, data, settings, chain, number, others, judges, n_rows, n_views)
         for number in range(n_searches)
     ]
+    tasks = [partial(once, finished, str(number), data.columns, search) for number, search in enumerate(searches)]
     result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}", "search")
     if not len(judges):
         return Choice(result[0][0], np.zeros(0), 0)
@@ -95,7 +106,7 @@ def best_search(
     best = int(np.argmax(scores))
     gain = None
     if present is not None:
-        task = partial(_go_on, serial(comm.asked_to_stop), data, settings, chain, best, others, judges, n_rows, present)
+        task = partial(_go_on, alone, data, settings, chain, best, others, judges, n_rows, present)
         (before,) = run_all(comm, [task], "judge the present views")
         if before is not None:
             gain = float((result[best][1] - before).mean())

@@ -99,7 +99,8 @@ def _numbers(c: Numbers, n: int) -> dict[str, Any]:
         "overall": brief([float(x) for x in c.overall]), "log": c.log, **_common(c, n),
     }  # fmt: skip
     if c.unit:
-        made["words"] = [around(m, s, c.unit) for m, s in zip([c.overall[0], *c.mean[:n]], [c.overall[1], *c.sd[:n]])]
+        means, sds = [c.overall[0], *c.mean[:n]], [c.overall[1], *c.sd[:n]]
+        made["words"] = [around(m, s, c.unit, c.step) for m, s in zip(means, sds)]
     return made
 
 

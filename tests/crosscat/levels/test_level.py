@@ -145,8 +145,17 @@ def test_groups_of_a_few_rows_are_no_finding():
     by = judged_by([g.permutation(10)[z] for _ in range(8)], [0] * 4 + [1] * 4, code)
     level = judged(*by, 10)
     assert level.agree == level.by_itself == level.matched == 1.0 and not (level.natural or level.usable)
-    assert str(level) == "10 groups: not usable: fewer than 5 rows a group, on average."
+    assert str(level) == "10 groups: not usable: fewer than 5 rows a group beside the largest, on average."
     assert judged(*by, 5).usable
+
+
+def test_a_single_row_beside_all_others_is_no_group():
+    """It is one line of the file that was shifted, say, among 200; six like it are a group."""
+    g = np.random.default_rng(5)
+    for few, natural in ((1, False), (6, True)):
+        z = (np.arange(200) < few).astype(int)
+        level = judged(*judged_by([g.permutation(2)[z] for _ in range(8)], [0] * 4 + [1] * 4, [z] * 4), 2)
+        assert level.agree == level.by_itself == 1.0 and level.natural == natural and not level.usable
 
 
 def test_what_is_said_of_a_level():

@@ -182,8 +182,8 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
         assert text[place - 1] == str(groups.first(view.levels).level)
 
 
-def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_dir):
-    """Chains that have not arrived may agree on groups that they are about to leave."""
+def test_groups_are_of_use_where_chains_are_apart_and_may_change_where_one_climbs(run_dir):
+    """Chains that have not arrived may agree on groups that they are about to leave, and are not to be used."""
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
     view.agreement = replace(view.agreement, gap=500.0)
@@ -192,8 +192,10 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     assert any("--groups 3" in step for step in apart.next)
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
     climbing = verdict(p)
-    assert climbing.headline == "" and climbing.sound == BAD
+    assert climbing.headline == group_words.CLIMBS and climbing.sound == DOUBT
     assert not any("--groups" in step for step in climbing.next)
+    view.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in view.levels]
+    assert verdict(p).headline == "" and verdict(p).sound == BAD, "no groups are natural"
 
 
 def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):

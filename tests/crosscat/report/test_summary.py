@@ -353,6 +353,18 @@ def test_the_representative_partition_has_a_typical_number_of_clusters():
     assert low <= counts[best] <= high and among == (low, high)
 
 
+def test_a_draw_without_the_view_does_not_represent_it():
+    """Of two chains with other views, the second has fewer clusters and its draws are nearer to one another."""
+    g = np.random.default_rng(1)
+    labels = np.array([g.integers(0, 20, 200) for _ in range(10)] + [np.repeat([0, 1], 100)] * 10)
+    compared = Compared(np.repeat([0, 1], 10), np.arange(20), labels, variations(labels))
+    counts = np.repeat([20, 2], 10)
+    assert _chosen(compared, counts, None)[0] >= 10
+    best, among = _chosen(compared, counts, None, np.arange(10))
+    assert best < 10 and among is None
+    assert best == nearest(np.arange(10), compared.distances)
+
+
 def test_a_typical_draw_that_is_nearest_is_chosen_as_before():
     labels, counts = spread_out()
     compared = Compared(np.zeros(40), np.arange(40), labels, variations(labels))
