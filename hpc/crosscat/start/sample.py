@@ -32,7 +32,7 @@ CYCLES = 80  # of the chain on the sample; 60 leave a few false clusters
 
 def ahead_in_words(n: int) -> str:
     """Describe a chain on n rows about to begin."""
-    return f"clusters: looks for them in {counted(n, 'row')}, by {CYCLES} cycles"
+    return f"first clusters: {CYCLES} cycles on a sample of {counted(n, 'row')}"
 
 
 def clusters_of_sample(
@@ -52,7 +52,7 @@ def clusters_of_sample(
     views = None if found is None else [of.columns for of in found.views]
     search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, views)
     task = partial(once, finished, PART, data.columns, search)
-    ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search")
+    ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search for clusters")
     return result if found is None else replace(result, process=found.process)
 
 
