@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import sys
 import tempfile
 import time
@@ -64,7 +65,7 @@ def lines_of(table: Path, start: str, truth: np.ndarray | None, seed: int, momen
     mixture, held, lines = chain.mixture, result.data.heldout_of(0, len(result.data.heldout)), []
     spent, began = 0.0, time.process_time()
     if truth is None:
-        with contextlib.redirect_stdout(None):
+        with contextlib.redirect_stdout(io.StringIO()):
             chain.start()
     else:
         mixture.start(truth[result.data.training_rows])
