@@ -37,7 +37,6 @@ from mpibayes.io.files import Guard
 from mpibayes.io.finished import Finished
 from mpibayes.text import counted, visible
 
-
 EARLY = 1, 2, 4, 8  # cycles whose draws are kept too: a report after any cycle has one in the second half
 
 
