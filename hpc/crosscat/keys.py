@@ -303,7 +303,9 @@ class Block(keys.Block):
 
 
 class Output(keys.Output):
-    labels: Cycles = key(10, "cycles between kept draws; from 8 on also cycles 1, 2, 4 and 8, to look early", CYCLES)
+    labels: Cycles = key(
+        10, "cycles between kept draws; from 8 on also cycles 1, 2, 4 and 8, for an early look", CYCLES
+    )
 
 
 SECTIONS: Mapping[str, type[Section]] = {

@@ -29,7 +29,8 @@ def nothing_yet(folder: Path, home: Path) -> str:
         kept = f", of which {counted(n, 'finished search is', 'finished searches are')} kept" if n else ""
         why = f"the run {ended} in its search for a start{kept}"
         then = "run the same command again, and give it more time"
-    return f"{folder}: nothing was kept yet: {why}; {then}{_before_growth(home)}"
+    where = folder if ended is None else home
+    return f"{where}: nothing was kept yet: {why}; {then}{_before_growth(home)}"
 
 
 def _before_growth(home: Path) -> str:

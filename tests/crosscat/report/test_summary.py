@@ -354,7 +354,7 @@ def test_the_representative_partition_has_a_typical_number_of_clusters():
 
 
 def test_a_draw_without_the_view_does_not_represent_it():
-    """Of two chains with other views, the second has fewer clusters and its draws are nearer to one another."""
+    """Two chains have other views; the second has fewer clusters, and its draws are nearer to one another."""
     g = np.random.default_rng(1)
     labels = np.array([g.integers(0, 20, 200) for _ in range(10)] + [np.repeat([0, 1], 100)] * 10)
     compared = Compared(np.repeat([0, 1], 10), np.arange(20), labels, variations(labels))
