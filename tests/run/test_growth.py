@@ -128,6 +128,8 @@ class Killed(BaseException):
 STEPS = [("os.link", 0), ("os.link", 3), ("shutil.copy2", 0), ("os.rename", 0), ("identity.write_provenance", 0),
          ("remove", 0), ("remove", 3), ("identity.write_resolved", 0), ("identity.write_provenance", 1)]  # fmt: skip
 COMMITTED = 5  # steps up to the one that makes it a run of all rows
+# Those before leave the run as it was, and a folder that is not finished: half of it linked, or all but its record.
+STARTED_AGAIN = {1, 4, *range(COMMITTED, len(STEPS))}
 
 
 def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
@@ -165,6 +167,8 @@ def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
             assert read_resolved(place)["run"]["shards"] == 3
             state = mpibayes(tmp_path, "status", place.name).stdout
             assert "not started" in state and "has not finished" in state, state
+        if i not in STARTED_AGAIN:
+            continue
         done = run(tmp_path, place.name, "--grow")
         assert done.returncode == 0, (step, done.stderr)
         assert exported(tmp_path, place.name) == requested, step

@@ -306,7 +306,7 @@ def test_few_draws_are_called_few(table, tmp_path):
     assert summary["kept_draws"] == 1 and "only 1 draw of the labels kept" in printed.replace("\n", " ")
 
 
-def test_no_draws_leave_the_trace(table, tmp_path, small_pictures):
+def test_no_draws_leave_the_trace(table, tmp_path, named_pictures):
     run = make_run(tmp_path / "a", table, cycles=12, burn_in=4, keep=False)
     _, printed, summary = run_report(run)
     assert summary["pictures"] == ["trace.png"] and "clusters cannot be shown" in printed.replace("\n", " ")

@@ -281,7 +281,7 @@ def test_searches_of_the_chains_in_a_line(tmp_path, verdict, several, advised):
         assert name == "searches" and f"{near} within 0.05" in words and ("may find" in words) == advice
 
 
-def test_two_chains(two_tables, tmp_path, small_pictures):
+def test_two_chains(two_tables, tmp_path, named_pictures):
     run = make_run(tmp_path / "a", two_tables, cycles=20, chains=2, text=CROSSCAT, labels=2)
     _, printed, summary = run_report(run)
     text, result = " ".join(printed.split()), summary["agreement"]
@@ -304,7 +304,7 @@ def apart(run, order=slice(None)):
 
 
 @pytest.mark.thorough
-def test_without_likelihood_and_with_one_draw(two_tables, tmp_path, small_pictures):
+def test_without_likelihood_and_with_one_draw(two_tables, tmp_path, named_pictures):
     text = CROSSCAT + "likelihood = false\n"
     run = make_run(tmp_path / "a", two_tables, cycles=12, burn_in=6, labels=5, text=text)
     _, printed, summary = run_report(run)
@@ -315,7 +315,7 @@ def test_without_likelihood_and_with_one_draw(two_tables, tmp_path, small_pictur
 
 
 @pytest.mark.thorough
-def test_no_draws_leave_the_trace(two_tables, tmp_path, small_pictures):
+def test_no_draws_leave_the_trace(two_tables, tmp_path, named_pictures):
     run = make_run(tmp_path / "a", two_tables, cycles=12, burn_in=4, keep=False, text=CROSSCAT)
     _, _, summary = run_report(run)
     assert summary["pictures"] == ["trace.png"] and "views" not in summary
