@@ -122,7 +122,9 @@ def import_table(
         weights = None if weight is None else SurveyWeights(source, weight)
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
-        ordered, unordered = (columns_in(words, source.names) for words in (ordered, unordered))
+        ordered, unordered, keep, drop, calendar = (
+            columns_in(words, source.names) for words in (ordered, unordered, keep, drop, calendar)
+        )
         profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar, weight)
         written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
         guesses = find_forms(source, profiles, written)
