@@ -76,7 +76,7 @@ CROSSED = [
 ]  # fmt: skip
 BANDED = [
     ("AGEP", "AGEB"), ("MSP", "AGEB", "SEX"), ("INDP_CAT", "AGEB", "SEX"), ("INC", "INDP_CAT", "SEX"),
-    ("EDU", "INC", "AGEB"), ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("DPHY", "AGEB", "POV"),
+    ("EDU", "INC", "AGEB"), ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("DPHY", "POV", "AGEB"),
 ]  # fmt: skip
 BANDS = [-1, 15, 30, 45, 62, 200]  # of the age, column AGEB
 LINKS = {
