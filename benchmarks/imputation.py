@@ -206,7 +206,7 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
         table = pd.read_csv(place / "t.csv")
         fifth = pd.qcut(table["DENSITY"], 5, labels=False, duplicates="drop")
         table["FIFTH"] = fifth.map(lambda i: f"f{i}")
-        if method == "banded":
+        if method.startswith("banded"):
             table["AGEB"] = pd.cut(table["AGEP"], BANDS).cat.codes.map(lambda i: f"a{i}" if i >= 0 else "")
         table.to_csv(place / "t.csv", index=False)
         text += "[columns.DENSITY]\nuse = false\n"
