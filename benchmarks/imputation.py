@@ -12,8 +12,9 @@ completion moves most, on average over samples, in standard errors of the comple
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
 industry with sex and of tenure with the density, since sex and density say which cells are missing; "gaps" links each
 column with gaps to one of these; "crossed" gives each a second parent that says which of its cells are missing, sex or
-the fifth of the density, and "crossed+age" links the age with the marital status, too; "links-learned" and so on have
-learned bases. The folder has
+the fifth of the density, and "crossed+age" links the age with the marital status, too; "binned" is "crossed+age" with
+the density itself, by its bins, for its fifths; "banded" has bands of the age as a further column, on which most others
+depend; "links-learned" and so on have learned bases. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
 cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
 what was made of each sample, and goes on from there.
@@ -73,6 +74,11 @@ CROSSED = [
     ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("INC", "INDP_CAT", "SEX"), ("MSP", "OWN_RENT", "SEX"),
     ("DPHY", "MSP", "SEX"), ("EDU", "INC", "FIFTH"), ("INDP_CAT", "SEX", "FIFTH"),
 ]  # fmt: skip
+BANDED = [
+    ("AGEP", "AGEB"), ("MSP", "AGEB", "SEX"), ("INDP_CAT", "AGEB", "SEX"), ("INC", "INDP_CAT", "SEX"),
+    ("EDU", "INC", "AGEB"), ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("DPHY", "POV", "AGEB"),
+]  # fmt: skip
+BANDS = [-1, 15, 30, 45, 62, 200]  # of the age, column AGEB
 LINKS = {
     "links": "forest",
     "named": NAMED,
@@ -80,6 +86,8 @@ LINKS = {
     "gaps": ALL_GAPS,
     "crossed": CROSSED,
     "crossed+age": [*CROSSED, ("AGEP", "MSP")],
+    "binned": [*([n if n != "FIFTH" else "DENSITY" for n in link] for link in CROSSED), ("AGEP", "MSP")],
+    "banded": BANDED,
 }  # by the method; fmt: skip
 MICE = """
 suppressMessages(library(mice))
@@ -194,14 +202,21 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
     text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
-    if method.startswith("crossed"):  # a second parent needs levels
+    if method.startswith(("crossed", "banded")):  # the density by levels
         table = pd.read_csv(place / "t.csv")
         fifth = pd.qcut(table["DENSITY"], 5, labels=False, duplicates="drop")
-        table.assign(FIFTH=fifth.map(lambda i: f"f{i}")).to_csv(place / "t.csv", index=False)
+        table["FIFTH"] = fifth.map(lambda i: f"f{i}")
+        if method.startswith("banded"):
+            table["AGEB"] = pd.cut(table["AGEP"], BANDS).cat.codes.map(lambda i: f"a{i}" if i >= 0 else "")
+        table.to_csv(place / "t.csv", index=False)
         text += "[columns.DENSITY]\nuse = false\n"
     (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
-    for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):
+    more = []
+    if method == "binned":  # 20 densities, as a number without atoms
+        (place / "schema.toml").write_text('[columns.DENSITY]\nkind = "real"\natoms = []\n')
+        more = ["--schema", "schema.toml"]
+    for words in (["import", "t.csv", "t.h5", *more], ["run", "run.toml", "-o", "run"]):
         subprocess.run([*command, *words], cwd=place, check=True, stdout=subprocess.DEVNULL)
     with open(os.devnull, "w") as nowhere:
         done = complete(place / "run", None, place / "copies", copies=args.copies, console=Console(file=nowhere))

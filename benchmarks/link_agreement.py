@@ -2,10 +2,10 @@
 
     python benchmarks/link_agreement.py FILE.h5 ... --out OUT [--seconds 80] [--seed 1] [--links none forest]
 
-FILE.h5: imported tables. Two runs of one chain each are stopped after these CPU seconds; the draws of the second half
-count. Reported are the adjusted Rand index between the chains' draws (5 of each), and between those of
-one chain; the index at 2, 4 and 8 groups of each chain's own tree over its clusters (hpc/crosscat/levels); and the
-undirected links of each chain's last draw, and how many they have in common.
+FILE.h5: imported tables; "forest with bases": link_base = "learned". Two runs of one chain each are stopped after these
+CPU seconds; the draws of the second half count. Reported are the adjusted Rand index between the chains' draws (5 of
+each), and between those of one chain; the index at 2, 4 and 8 groups of each chain's own tree over its clusters
+(hpc/crosscat/levels); and the undirected links of each chain's last draw, and how many they have in common.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ KEYS = "model.family=mixture", "run.cycles=1000000", "run.until=cycles", "run.ch
 
 def run(table: Path, links: str, seconds: float, seed: int, folder: Path) -> Path:
     """Run a chain until it has had `seconds` CPU seconds, and stop it as a user would."""
-    keys = [word for of in (*KEYS, f"model.links={links}", f"run.seed={seed}") for word in ("--set", of)]
+    links, _, bases = links.partition(" with ")
+    base = ["model.link_base=learned"] if bases else []
+    keys = [word for of in (*KEYS, f"model.links={links}", *base, f"run.seed={seed}") for word in ("--set", of)]
     process = subprocess.Popen(
         [sys.executable, "-m", "mpibayes", "run", str(table), "-o", str(folder), *keys], stdout=subprocess.DEVNULL
     )

@@ -72,6 +72,24 @@ class Form:
         return " ".join(["numbers", *(["with " + " and ".join(parts)] if parts else []), *unit])
 
 
+@dataclass(frozen=True)
+class NumbersLike(Form):
+    """Numbers of a file that all have at least `decimals` decimals."""
+
+    decimals: int = 0
+
+    def written(self, plain: str) -> str:
+        whole, _, decimals = plain.partition(".")
+        return super().written(f"{whole}.{decimals.ljust(self.decimals, '0')}")
+
+
+def least_decimals(form: Form | None, texts: pa.StringArray) -> int:
+    """Return the least number of decimals of the numbers among the texts; 0 without numbers."""
+    plain = texts if form is None else form.plain(texts)
+    matches = (re.fullmatch(r"[+-]?\d*(?:\.(\d*))?", text) for text in plain.to_pylist() if text)
+    return min((len(match[1] or "") for match in matches if match), default=0)
+
+
 def form_of(
     texts: Sequence[str], decimal: str | None = None, thousands: str | None = None
 ) -> tuple[Form | None, Form | None]:

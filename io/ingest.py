@@ -120,7 +120,9 @@ def import_table(
         weights = None if weight is None else SurveyWeights(source, weight)
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
-        ordered, unordered = (columns_in(words, source.names) for words in (ordered, unordered))
+        ordered, unordered, keep, drop, calendar = (
+            columns_in(words, source.names) for words in (ordered, unordered, keep, drop, calendar)
+        )
         profiles = empty_profiles(
             source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar, weight
         )

@@ -22,6 +22,7 @@ from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.parts import with_levels
 from mpibayes.io.recode import opened_like
 from mpibayes.io.rows import Column, Rows, check_levels
+from mpibayes.io.scales import columns_in
 from mpibayes.io.source import Progress
 from mpibayes.io.survey_weights import SurveyWeights
 from mpibayes.io.table import Table
@@ -74,14 +75,15 @@ class NewRows:
         known = {*source.get("names", ()), *(c.name for c in self._whole.columns), source.get("count")}
         for file in self._files:
             extra = [name for name in file.names if name not in known]
-            for name in set(drop) - set(file.names):
+            dropped = columns_in(drop, file.names)
+            for name in set(dropped) - set(file.names):
                 raise ConfigError(f"--drop {name}: no such column in {file.paths[0]}{near(name, file.names)}")
             in_file = source.get("calendar", {})
             lacking = dict.fromkeys(in_file.get(name, name) for name in file.lacking)
             if weight := self._whole.weight:
                 lacking |= {} if weight in file.names else {weight: None}
             problems = [f"no column '{name}'{near(name, extra)}" for name in lacking]
-            more = (name for name in extra if name not in drop)
+            more = (name for name in extra if name not in dropped)
             problems += [
                 f"column '{name}': the table's source had none; leave it out with --drop '{name}'" for name in more
             ]

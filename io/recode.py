@@ -22,7 +22,7 @@ from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type
 from mpibayes.io.dialect import MARKED
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
-from mpibayes.io.forms import Form
+from mpibayes.io.forms import Form, NumbersLike, least_decimals
 from mpibayes.io.header import MISSING
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
@@ -251,6 +251,9 @@ class _TextFile:
         places = [place.get(of) for of in columns_of.values()]
         self._encoder = Encoder(columns, places, markers, forms, about.get("no"))
         self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
+        self._numbers = {
+            c.name: set(texts) for c, texts in zip(columns, markers) if not c.levels and c.name in self._places
+        }
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         return (rows for rows, _ in self.batches(wrong, new))
@@ -274,7 +277,7 @@ class _TextFile:
             dialect.delimiter if content is None else ",",
             dialect.encoding if content is None else "utf-8",
             None if content is None else content.metadata,
-            self._forms | self._dates(),
+            self._forms | self._dates() | ({} if content is not None else self._decimals()),
             {p.time: (self.names.index(p.event), p.value or "1") for p in self.source.survival},
         )
 
@@ -291,6 +294,20 @@ class _TextFile:
                 if len(examples) == len(dated):
                     break
         return examples
+
+    def _decimals(self) -> dict[str, NumbersLike]:
+        """Forms of columns of numbers that all have decimals, trailing zeros too, in the first batch."""
+        forms = {n: self._forms.get(n) for n in self._numbers}
+        forms = {n: form for n, form in forms.items() if not isinstance(form, Dates)}
+        result: dict[str, NumbersLike] = {}
+        with one_thread():
+            for batch in itertools.islice(self.source.batches({self._places[n] for n in forms}), 1) if forms else ():
+                for name, form in forms.items():
+                    texts = batch.columns[self._places[name]].texts
+                    texts = pa.array([t for t in texts.to_pylist() if t not in self._numbers[name]], pa.string())
+                    if n := least_decimals(form, texts):
+                        result[name] = NumbersLike(**vars(form or Form()), decimals=n)
+        return result
 
     def _original_batches(self) -> Iterator:
         with one_thread():

@@ -21,8 +21,8 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option(
     "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
 )
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column that would be left out.")
-@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
+@click.option("--keep", multiple=True, metavar="COLUMN,...", help="Keep columns that would be left out. Repeatable.")
+@click.option("--drop", multiple=True, metavar="COLUMN,...", help="Leave columns out. Repeatable.")
 @click.option(
     "--ordered",
     multiple=True,
@@ -52,7 +52,7 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option(
     "--calendar",
     multiple=True,
-    metavar="COLUMN",
+    metavar="COLUMN,...",
     help="Add weekday, month and hour of its dates as columns. Repeatable.",
 )
 @click.option("--count", metavar="COLUMN", help="Number of cases of each row, such as Freq in a table of patterns.")

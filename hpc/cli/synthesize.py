@@ -46,8 +46,8 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, w
 @click.option(
     "--key",
     multiple=True,
-    metavar="COLUMN",
-    help="A column that an intruder may know of a person, to learn the target; repeatable, for --judge.",
+    metavar="COLUMN,...",
+    help="Columns that an intruder may know of a person, to learn the target; repeatable, for --judge.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
 @seed("Seed of the rows.")
@@ -73,7 +73,7 @@ def synthesize(judge, target, key, **options):
     Examples:
       mpibayes synthesize runs/a -o synthetic                       synthetic/synthetic-1.csv ... synthetic-5.csv
       mpibayes synthesize runs/a --copies 1 --rows 100000 --rare 10 -o synthetic
-      mpibayes synthesize runs/a --judge --target income --key age --key sex -o synthetic
+      mpibayes synthesize runs/a --judge --target income --key age,sex -o synthetic
     """
     if (target or key) and not judge:
         raise click.UsageError("--target and --key are for --judge: name it, too")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from mpibayes.hpc.config.against_table import nearest_column
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, shown
 from mpibayes.hpc.crosscat.keys import Model
+from mpibayes.hpc.data.bins import MOST_CONTEXTS, most_contexts
+from mpibayes.hpc.links.bins import n_contexts as contexts_of_number
 from mpibayes.hpc.links.coding import MOST_CODES
-from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.crossed import MOST_CASES
 from mpibayes.io import table
 from mpibayes.text import counted
@@ -83,26 +85,44 @@ def against_table(config: Config, by_name: Mapping[str, table.Column], report: R
 
 def _check_two(model: Model, used: Mapping[str, table.Column], report: Report) -> None:
     """Report columns that cannot have the two parents that they are given."""
-    n_contexts = {name: min(len(column.levels), MOST_CONTEXTS) for name, column in used.items()}
+    n_contexts = _contexts_of_parents(model, used)
     for child, *above in model.named_links:
         if len(above) < 2 or not {child, *above} <= set(used):
             continue
-        for name in (name for name in (child, *above) if not used[name].levels):
-            what = (
-                f"column {shown(name)} is {used[name].kind}; a column with two parents is categorical or boolean, and "
-            )
-            report.add(LINKS, f"{what}so are they. Give {shown(child)} one of them, or take the link out")
+        if not used[child].levels:
+            what = f"column {shown(child)} is {used[child].kind}; a column with two parents is categorical or boolean"
+            report.add(LINKS, f"{what}. Give {shown(child)} one of them, or take the link out")
+            continue
         n = prod(n_contexts[name] for name in above)
         each = " and ".join(f"{n_contexts[name]} contexts of {shown(name)}" for name in above)
+        for name in (name for name in above if not used[name].levels and n_contexts[name] < _least(model, used[name])):
+            what = f"the {each} leave {shown(name)} fewer than two bins, since there are at most {MOST_CONTEXTS}"
+            report.add(LINKS, f"{what} pairs; give {shown(child)} one of them")
         if n > MOST_CONTEXTS:
             report.add(LINKS, f"the {each} make {n}, more than {MOST_CONTEXTS}; give {shown(child)} one of them")
         elif n * (len(used[child].levels) + 1) > MOST_CODES:
             what = f"{len(used[child].levels):,} levels of {shown(child)} in the {each}"
             report.add(LINKS, f"{what} make more than {MOST_CODES:,} codes; give it one of them")
-    cases = prod(n_contexts[name] for name in sorted(set(model.seconds.values()) & set(used)) if n_contexts[name])
+    cases = prod(n_contexts[name] for name in sorted(set(model.seconds.values()) & set(n_contexts)))
     if cases > MOST_CASES:
         what = f"second parents have {cases:,} combinations of contexts, more than {MOST_CASES}"
         report.add(LINKS, f"{what}; put the parent with fewer levels second, or give fewer columns two parents")
+
+
+def _least(model: Model, number: table.Column) -> int:
+    """Fewest contexts of a numeric parent: its atoms, and two bins."""
+    return 2 + (0 if model.plain else len(number.atoms))
+
+
+def _contexts_of_parents(model: Model, used: Mapping[str, table.Column]) -> dict[str, int]:
+    """Return the number of contexts of each column that may be one of two parents, by name."""
+    columns = [replace(c, atoms=()) for c in used.values()] if model.plain else list(used.values())
+    pairs = [(of[1], of[2]) for of in model.named_links if len(of) == 3 and set(of) <= set(used)]
+    given = {
+        c.name: contexts_of_number(replace(c, cuts=model.binned[c.name])) for c in columns if c.name in model.binned
+    }
+    with_levels = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels}
+    return with_levels | most_contexts(columns, pairs) | given
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:

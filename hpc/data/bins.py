@@ -3,7 +3,7 @@ start of a run, and stored with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.io.rows import Column
 
 N_BINS = 8
+MOST_CONTEXTS = 32  # more contexts each carry less: on birdstrikes 31 levels and the rest beat 15 and all 256
 MOST_ROWS = 10_000  # most rows examined, evenly spaced
 
 
@@ -19,7 +20,7 @@ def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[floa
     missing cells that are in no block or line and have no parent, or those named as parents. links: see
     `view.Settings`."""
     joint = {c.name for c in data.columns if c.block == "vectors"}
-    named = None if isinstance(links, str) else set(links.values())
+    named = None if isinstance(links, str) else {*links.values(), *(c.second for c in data.stored if c.second)}
     numbers = [c for c in data.stored if c.kind in ("real", "count") and not c.n_missing]
     columns = [c for c in numbers if c.name not in joint and not c.line and not c.child]
     columns = [c for c in columns if named is None or c.name in named]
@@ -28,17 +29,36 @@ def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[floa
     places = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, MOST_ROWS)).astype(np.int64))
     numbers = places if data.training_rows is None else data.training_rows[places]
     rows = data.recorded_at(numbers)
-    result = {c.name: cuts_of(c, getattr(rows, c.block)[:, c.index]) for c in columns}
+    pairs = [] if isinstance(links, str) else [(links[c.name], c.second) for c in data.stored if c.second]
+    most = most_contexts(data.stored, pairs)
+    n_bins = {c.name: most[c.name] - len(c.atoms) if c.name in most else N_BINS for c in columns}
+    result = {c.name: cuts_of(c, getattr(rows, c.block)[:, c.index], n_bins[c.name]) for c in columns}
     return {name: cuts for name, cuts in result.items() if cuts}
 
 
-def cuts_of(column: Column, x: np.ndarray) -> tuple[float, ...]:
-    """Cuts of recorded values x (n,), ignoring atoms: at most N_BINS - 1, fewer if values repeat; none if all are
+def most_contexts(columns: Sequence[Column], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return the contexts, atoms and bins, of each number in a pair of parents, by name: as many as leave each pair at
+    most MOST_CONTEXTS. Of two numbers the first keeps its bins."""
+    of, result = {c.name: c for c in columns}, {}
+
+    def n_contexts(name: str) -> int:
+        n = len(of[name].levels) or N_BINS + len(of[name].atoms)
+        return result.get(name, min(n, MOST_CONTEXTS))
+
+    for pair in pairs:
+        for name, other in (pair[::-1], pair):
+            if not of[name].levels:
+                result[name] = min(n_contexts(name), MOST_CONTEXTS // n_contexts(other))
+    return result
+
+
+def cuts_of(column: Column, x: np.ndarray, n_bins: int = N_BINS) -> tuple[float, ...]:
+    """Cuts of recorded values x (n,), ignoring atoms: at most n_bins - 1, fewer if values repeat; none if all are
     equal. A cut lies between two values, on the border of the intervals that they represent."""
     x = np.sort(x[~np.isnan(x) & ~np.isin(x, column.atoms)])
     if not len(x):
         return ()
-    below = np.unique(x[np.maximum(np.arange(1, N_BINS) * len(x) // N_BINS - 1, 0)])
+    below = np.unique(x[np.maximum(np.arange(1, n_bins) * len(x) // n_bins - 1, 0)])
     below = below[below < x[-1]]  # last value of each bin
     above = x[np.searchsorted(x, below, side="right") % len(x)]
     step = 1.0 if column.kind == "count" else column.resolution

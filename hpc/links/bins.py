@@ -50,7 +50,8 @@ def contexts_in(column: Column, which: Column | None, rows: Rows) -> np.ndarray:
     the atom; it may be coded."""
     y = getattr(rows, column.block)[:, column.index]
     n_atoms = len(column.atoms)
-    code = np.where(np.isnan(y), -1, n_atoms + np.searchsorted(on_the_scale(column)[0][1:], y, side="left"))
+    last = on_the_scale(column)[1][:-1]  # value of each bin but the last
+    code = np.where(np.isnan(y), -1, n_atoms + np.searchsorted(last, y, side="left"))
     if which is not None:
         atom = getattr(rows, which.block)[:, which.index] % np.intp(n_atoms + 2)
         code = np.where(atom < n_atoms, atom, np.where(atom == n_atoms, code, -1))

@@ -17,9 +17,8 @@ from math import prod
 
 import numpy as np
 
-from mpibayes.hpc.data.bins import N_BINS
+from mpibayes.hpc.data.bins import MOST_CONTEXTS, N_BINS
 from mpibayes.hpc.links.bins import contexts_in, n_contexts, which_of
-from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.rows import CODES, STORED, Column, Rows
 
@@ -52,7 +51,7 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
             others = [n for name, n in sizes.items() if name != column.name] if links == "forest" else []
         else:
             above = [links[column.name], *filter(None, [column.second])] if column.name in links else []
-            others = [prod(sizes[name] for name in above)] if above else []
+            others = [min(prod(sizes[name] for name in above), MOST_CONTEXTS)] if above else []
         return max((n for n in others if n * (len(column.levels) + 1) <= MOST_CODES), default=1)
 
     def linked(column: Column) -> Column:

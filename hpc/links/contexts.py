@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mpibayes.hpc.data.bins import MOST_CONTEXTS
 from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
-
-MOST_CONTEXTS = 32  # more contexts each carry less: on birdstrikes 31 levels and the rest beat 15 and all 256
 
 
 def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator) -> dict[str, np.ndarray]:

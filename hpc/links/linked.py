@@ -39,7 +39,7 @@ def linked(coding: Coding, kind: Categorical) -> list[Linked]:
     """Return the trees of at least two columns, or of one with numeric children, in the order of their roots."""
     parents = coding.of_levels.copy()
     for c in coding.numbers:
-        if (coding.of_levels == c).any():
+        if (coding.of_levels == c).any() or c in coding.second.values():
             parents[c] = coding.which(c)
     children: dict[int, list[int]] = {}
     for c, parent in enumerate(parents.tolist()):

@@ -19,6 +19,7 @@ from mpibayes.hpc.synthetic import risk, utility
 from mpibayes.hpc.synthetic.bins import Bins
 from mpibayes.hpc.synthetic.rare import Merging
 from mpibayes.hpc.synthetic.training import batches, cells_of
+from mpibayes.io.scales import columns_in
 from mpibayes.text import counted, enumerated
 
 ROWS = 20_000  # of each kind used, at most
@@ -60,6 +61,7 @@ class Roles:
 
 def roles(asking: Asking, target: str | None, key: Sequence[str]) -> Roles:
     """Choose the columns' roles; the target is by default the last column with levels. Raises ConfigError."""
+    key = columns_in(key, [c.name for c in asking.columns])
     names = [c.name for c in asking.named([*key, *([target] if target else [])])]
     levelled = [c.name for c in asking.columns if len(c.levels) > 1]
     result = target or (levelled[-1] if levelled else asking.columns[-1].name)

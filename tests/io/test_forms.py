@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.forms import Form, form_of
+from mpibayes.io.forms import Form, NumbersLike, form_of, least_decimals
 from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import read_like
 
@@ -173,3 +173,14 @@ def test_wrong_marks_of_a_schema(tmp_path):
         imported(tmp_path, "a\n1,5\n", schema=tmp_path / "s.toml")
     for text in ("decimal: expected one of '.', ','", "thousands: expected a text", "'day-first'", "true or false"):
         assert text in str(error.value)
+
+
+def test_decimals_are_those_that_all_numbers_have():
+    """Trailing zeros count; text that is no number does not, and one whole number leaves none."""
+    cases = [(None, ["33.00", "-4.50", "NA", ""], 2, "30.00"), (None, ["33.0", "4.25"], 1, "30.0")]
+    cases += [(None, ["33", "4.25"], 0, "30"), (None, ["x"], 0, "30"), (Form(","), ["1,50", "-2,00"], 2, "30,00")]
+    cases += [(Form(".", ",", "$"), ["$1,234.50"], 2, "$30.00")]
+    for form, texts, n, text in cases:
+        assert least_decimals(form, pa.array(texts)) == n
+        assert (NumbersLike(**vars(form or Form()), decimals=n) if n else form or Form()).written("30") == text
+    assert NumbersLike(decimals=2).written("0.125") == "0.125"

@@ -261,6 +261,8 @@ def test_keep_drop_kinds_and_missing(tmp_path):
     text = "id,const,empty,x,y\n" + "".join(f"{i + 1},c,,{i % 5},{i * 0.5 if i else -9}\n" for i in range(200))
     summary = run(tmp_path, text, keep=["const", "id"], drop=["y"], kinds={"x": "real"}, overwrite=True)
     assert [c.kind for c in summary.columns] == ["real", "categorical", "ignored", "real", "ignored"]
+    commas = run(tmp_path, text, keep=["const,id"], drop=["y, empty"], kinds={"x": "real"}, overwrite=True)
+    assert [c.kind for c in commas.columns] == [c.kind for c in summary.columns]
     summary = run(tmp_path, text, missing=["-9"], overwrite=True)
     assert [c.kind for c in summary.columns] == ["ignored", "ignored", "ignored", "categorical", "real"]
     assert summary.columns[4].n_missing == 1

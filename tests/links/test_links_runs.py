@@ -7,6 +7,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.run.identity import read_resolved
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import exported, mpibayes, run, small_config
@@ -63,6 +64,19 @@ def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
     pairs = json.loads((place / "two-1/report/summary.json").read_text())["links"]["pairs"]
     both = {("b", "x0"), ("b", "x1"), ("flag", "b"), ("x2", "flag"), ("x2", "x1")}
     assert {(pair["child"], pair["parent"]) for pair in pairs if pair["share"] == 1.0} == both
+
+
+def test_a_number_is_a_second_parent_by_fewer_bins(place):
+    """Beside three levels there may be eight bins, beside five six; so there are six."""
+    for ranks in (1, 2):
+        named = "--set", 'model.links=[["flag", "x0", "y"], ["x2", "y", "b"]]', "--set", "run.cycles=6"
+        assert run(place, f"number-{ranks}", *named, ranks=ranks).returncode == 0
+    assert exported(place, "number-1") == exported(place, "number-2")
+    bins = read_resolved(place / "number-1")["model"]["bins"]
+    assert len(bins["y"]) == 5
+    assert mpibayes(place, "report", "number-1").returncode == 0
+    done = mpibayes(place, "query", "number-1", "logp", "--of", "flag=yes", "--given", "x2=u")
+    assert done.returncode == 0 and "log_p" in done.stdout, done.stderr
 
 
 def test_two_parents_share_the_view_of_their_child(place):
@@ -133,7 +147,8 @@ def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, fam
         ('[["flag", "b", "x0"], ["flag", "b", "x0"]]', 'the link ["flag", "b", "x0"] is given twice; give it once'),
         ('[["flag", "x0", "b"], ["b", "flag"]]', "links go in a circle; take one of them out"),
         ('[["flag", "x0", "a"]]', 'the 3 contexts of "x0" and 32 contexts of "a" make 96, more than 32'),
-        ('[["flag", "x0", "y"]]', 'column "y" is real; a column with two parents is categorical or boolean'),
+        ('[["y", "x0", "b"]]', 'column "y" is real; a column with two parents is categorical or boolean'),
+        ('[["flag", "a", "y"]]', 'the 32 contexts of "a" and 1 contexts of "y" leave "y" fewer than two bins'),
         ('[["flag", "nobody"]]', 'the run has no column "nobody"'),
     ],
 )

@@ -1,7 +1,8 @@
-"""Answers where columns lean on numbers: a real column, one with an atom, a count. What one door of the program says,
-the others say, and sums over the numbers that nobody knows."""
+"""Answers where columns lean on numbers, on one or on two: a real column, one with an atom, a count. What one door of
+the program says, the others say, and sums over the numbers that nobody knows."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.ingest import import_table
+from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
 from tests.links.known import log_p, one, require_one_density
@@ -53,22 +55,37 @@ def customers(seed=3) -> list[dict]:
     return [{name: str(value) for name, value in row.items()} for row in rows]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
+TWO = [["seat", "cost", "visits"], ["card", "visits", "cost"]]  # with second parents
+
+
+@pytest.fixture(scope="module", params=["forest", TWO], ids=["one", "two"])
+def run(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbers")
     kinds = {"cost": "real", "income": "real", "visits": "count"}
     import_table([write_csv(folder / "table.csv", customers())], folder / "table.h5", kinds=kinds)
     table = Table.open(folder / "table.h5")
     assert table.columns[2].atoms == (0.0,)
     cuts = ", ".join(f"{name} = {list(of)}" for name, of in CUTS.items())
-    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nshapes = 'none'\nbins = {{{cuts}}}\n"
+    text = f"[model]\nfamily = 'mixture'\nlinks = {request.param!r}\nshapes = 'none'\nbins = {{{cuts}}}\n"
     return make_run(folder / "run", table, cycles=14, burn_in=6, text=text, links=LINKS)
 
 
 def test_the_numbers_are_linked(asking):
+    together = [["card", "visits"], ["cost", "income", "plan", "seat"]]
+    if asking.run.chains[0].config.model.named_links:
+        together = [["card", "cost", "income", "plan", "seat", "visits"]]
     for law in asking.draws(["seat"]):
-        assert sorted(tree.names for tree in law.views[0].trees)[0] == ["income", "plan", "cost", "seat"]
-        assert sorted(map(len, (tree.names for tree in law.views[0].trees))) == [2, 4]
+        assert sorted(sorted(tree.names) for tree in law.views[0].trees) == together
+
+
+@pytest.mark.parametrize("cuts", [(1.5, 4.5), (2.0, 5.0)])
+def test_a_count_is_in_the_bin_that_has_it(cuts):
+    """First values of bins too, whether cuts are counts or between two."""
+    column = replace(Column("n", "count", "tallies", 0), cuts=cuts)
+    x = np.arange(9.0)
+    found = bins.contexts_in(column, None, SimpleNamespace(tallies=x[:, None]))
+    first, last = bins.bounds(column)
+    assert ((first[found] <= x) & (x <= last[found])).all()
 
 
 QUESTIONS = [
@@ -280,9 +297,8 @@ def differences(asking) -> np.ndarray:
         (tree,) = (tree for tree in view.trees if "income" in tree.names)
         lacks = known.without(["income"])
         says = left._log_linked(tree, lacks)
-        for name in lacks.of:
-            if name == "cost":
-                says = says - left._log_rest(*lacks.of[name])
+        for name in {"cost", "visits"}.intersection(tree.names):
+            says = says - left._log_rest(*lacks.of[name])
         of_bins = []
         for x in (10.0, 40.0, 60.0, 90.0):  # one in each bin
             events = of_values(column, np.full(1, x))

@@ -131,7 +131,7 @@ def test_copies_of_training_rows_are_found(judge):
 def test_rows_that_were_drawn_are_no_nearer_to_training_rows(run, judge, tmp_path):
     """The share that is nearer, of 540 rows: within 5 standard errors of a half."""
     done = synthesize(
-        run, tmp_path / "tables", copies=2, judge=True, target="c", key=["a", "b", "x"],
+        run, tmp_path / "tables", copies=2, judge=True, target="c", key=["a,b", "x"],
         console=Console(quiet=True),
     )  # fmt: skip
     result = dict(

@@ -73,7 +73,7 @@ def tables(place):
 
 def test_tables_have_the_form_of_the_source(tables):
     form = {
-        "colour": "red|blue|purple", "day": r"\d\d\.\d\d\.202\d|", "mass": r"\d+(,\d)?|", "wage": r"-?\d+|",
+        "colour": "red|blue|purple", "day": r"\d\d\.\d\d\.202\d|", "mass": r"\d+,\d|", "wage": r"-?\d+|",
         "likes": "x|", "sector": "work|none", "visits": r"\d+",
     }  # fmt: skip
     for table in tables:
