@@ -58,4 +58,4 @@ def time_coefficients(mixture: Mixture) -> Coefficients:
         seconds.append(min(took))
     whole, root = seconds
     row = max(whole - root, 0.0) / mixture.n_rows
-    return Coefficients(outcome.law.p, len(outcome.beta), outcome.passes, row, root)
+    return Coefficients(outcome.law.p, len(outcome.beta), outcome.passes, row, root, outcome.law.n_eta)
