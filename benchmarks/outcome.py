@@ -18,8 +18,8 @@ effective draws of the covariates' coefficients a CPU second, by Hamiltonian and
 about their means, the least of the coefficients, which intervals go by.
 
 counts: a Poisson outcome with skewed covariates, exp(s w_0) and exp(s w_1) in standard deviations: acceptance of its
-trajectories and effective draws a cycle, from the true clusters, with the present share of short ones and that of other
-likelihoods, by turns.
+trajectories and effective draws of coefficients, in the true clusters, in the metric of each row's own count and in
+that of its cluster's mean.
 
 --keep writes into benchmarks/results.
 """
@@ -212,38 +212,39 @@ def of_counts(n: int, seed: int, skew: float) -> tuple[np.ndarray, ...]:
 def counts(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
     import arviz
 
-    from mpibayes.hpc.outcome.likelihoods import Likelihood, Poisson
+    from mpibayes.hpc.outcome.likelihoods import Poisson
 
     lines, kept = [], []
-    shares = Likelihood.short, Poisson.short
+    kinds = {"own counts": True, "means": False}
     for skew in SKEWS:
         cells, chains = of_counts(given.rows, 0, skew), []
-        for _ in shares:
+        for Poisson.weighs_rows in kinds.values():
             with tempfile.TemporaryDirectory() as folder:
                 chains.append(chain(Path(folder), cells, 3, more="[sampler]\nsplit_merge = 0\n", kind="count").mixture)
             chains[-1].start(cells[3].astype(np.int32))
-        accepted = np.empty((len(shares), given.cycles))
-        draws, seconds = np.empty((len(shares), given.cycles, len(BETA))), np.zeros(len(shares))
+            chains[-1].outcome.start(chains[-1].view.z, len(chains[-1].view.sizes()))
+        accepted = np.empty((len(kinds), given.cycles))
+        draws, seconds = np.empty((len(kinds), given.cycles, len(BETA))), np.zeros(len(kinds))
         for i in range(-WARM, given.cycles):
-            for j in np.roll(range(len(shares)), i):
-                Poisson.short = shares[j]
+            for j in np.roll(range(len(kinds)), i):
+                Poisson.weighs_rows = [*kinds.values()][j]
                 began = time.process_time()
-                chains[j].cycle()
+                chains[j].outcome.draw(chains[j].view.z, WARM + i)
                 if i >= 0:
                     seconds[j] += time.process_time() - began
                     accepted[j, i], draws[j, i] = chains[j].outcome.accepted, chains[j].outcome.beta
-        for j, share in enumerate(shares):
+        for j, kind in enumerate(kinds):
             effective = [float(arviz.ess(of)) / given.cycles for of in draws[j].T]
             squares = min(float(arviz.ess((of - of.mean()) ** 2)) / given.cycles for of in draws[j].T)
-            lines.append([skew, f"{cells[1][:, :2].max():.0f}", cells[2].max(), share, f"{accepted[j].mean():.2f}",
+            lines.append([skew, f"{cells[1][:, :2].max():.0f}", cells[2].max(), kind, f"{accepted[j].mean():.2f}",
                           *(f"{of:.2f}" for of in (*effective, squares)),
                           *(f"{at:.3f} ± {sd:.3f}" for at, sd in zip(draws[j].mean(axis=0), draws[j].std(axis=0))),
                           f"{1e3 * seconds[j] / given.cycles:.0f}"])  # fmt: skip
-            kept.append({"skew": skew, "short": share, "accepted": accepted[j], "draws": draws[j]})
-        head = ["s", "largest covariate, sd", "largest count", "short", "accepted",
-                *(f"{name}, effective draws a cycle" for name in COVARIATES), "of squares, the least",
-                *(f"{name} (true: {of})" for name, of in zip(COVARIATES, RATES)), "cycle, ms"]  # fmt: skip
-        title = f"A Poisson outcome with skewed covariates, {given.rows:,} rows: {given.cycles} cycles, by turns"
+            kept.append({"skew": skew, "metric": kind, "accepted": accepted[j], "draws": draws[j]})
+        head = ["s", "largest covariate, sd", "largest count", "metric", "accepted",
+                *(f"{name}, effective draws a draw" for name in COVARIATES), "of squares, the least",
+                *(f"{name} (true: {of})" for name, of in zip(COVARIATES, RATES)), "a draw, ms"]  # fmt: skip
+        title = f"A Poisson outcome with skewed covariates, {given.rows:,} rows, true clusters: {given.cycles} draws"
         yield {"title": title, "head": head, "lines": lines, "note": ""}, {"runs": kept}
 
 

@@ -30,7 +30,9 @@ class Likelihood:
     code: ClassVar[int]
     of_classes: ClassVar[bool] = False  # y is -1 or 1, of a softmax a level
     of_levels: ClassVar[bool] = False  # a softmax: eta (..., C) has a last axis, of all levels but the first
-    short: ClassVar[float] = 0.05  # share of trajectories of short steps
+    weighs_rows: ClassVar[bool] = (
+        False  # True if y estimates a row's own curvature, which varies by orders of magnitude
+    )
     has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
@@ -306,7 +308,7 @@ class Poisson(Likelihood):
     """A count; exp(eta) is its mean."""
 
     name, code, effect = "poisson", kernels.POISSON, "rate ratio"
-    short = 0.2  # curvature varies by orders of magnitude where predictors are skewed: long ones are rejected
+    weighs_rows = True
     expectation = staticmethod(np.exp)
 
     @staticmethod

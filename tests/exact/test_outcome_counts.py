@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.outcome import outcome as program
+from mpibayes.hpc.outcome.metric import information
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import response
 from tests.exact import outcome_target, outcomes
@@ -39,6 +40,21 @@ def test_law():
 def test_law_of_other_settings(settings):
     p, t = p_value(*means(serial(), NAME, 2, CYCLES, **settings))
     assert p >= LEVEL, f"{settings}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+
+
+def test_the_metric_weighs_rows_by_their_counts():
+    """Information is the sum of v v' times 0.9 of a row's count and 0.1 of its cluster's mean, towards that of all."""
+    mixture = outcomes.sampler(serial(), NAME, 2, seed(21))
+    of, every = mixture.outcome, np.array([0, 0, 1, 1, 0], np.int32)
+    z = [every[s.start : s.start + len(s)] for s in mixture.shards]
+    of.theta = np.zeros((2, 1))
+    found = information(of.law, of.squares(z, 2), of._squares(z, of._by_outcome, 2, 1))
+    whole, known, exact = outcomes.answers_of(outcomes.TARGETS[NAME]["case"]), [0, 1, 3, 4], np.zeros((2, 2, 2))
+    labels, y = every[known], whole.y[known]
+    for k, count, v in zip(labels, y, np.column_stack([np.ones(4), whole.w[known, 0]])):
+        mean = (y[labels == k].sum() + 2.0 * y.mean()) / ((labels == k).sum() + 2.0)
+        exact[k] += (0.9 * count + 0.1 * mean) * np.outer(v, v)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
 
 
 def without_rate(self, i, theta):
