@@ -103,3 +103,9 @@ def test_wrong_is_rejected(which):
     with WRONG[which]():
         p, t = p_of_wrong(NAME, 1, CYCLES)
     assert p < LEVEL, f"{which}: p {p:.2g}, t {t:.1f}"
+
+
+@pytest.mark.mpi(min_size=2)
+def test_ranks_change_no_bit():
+    """The chain on all ranks is that of one, coefficients included."""
+    outcomes.require_same_bits(NAME, seed(21))
