@@ -2,6 +2,7 @@
 
     python benchmarks/outcome.py coverage [--tables 200] [--rows 2000] [--cycles 400] [--confounded] [--apart] [--keep]
     python benchmarks/outcome.py speed [--rows 100000] [--cycles 150] [--steps 1 5] [--keep]
+    python benchmarks/outcome.py counts [--rows 10000] [--cycles 300] [--keep]
 
 A table has 33 clusters, whose sizes fall as (k + 1)^-0.7, 31 columns of 0 and 1, of which seven in ten differ between
 clusters, and three covariates, whose means differ between clusters but for the second. Log odds are theta_k ~ N(-0.8,
@@ -15,6 +16,10 @@ true clusters. --apart: covariates are no columns of the mixture. The error of "
 speed: CPU time of a cycle with and without the outcome, from the true clusters, of a draw of all coefficients, and
 effective draws of the covariates' coefficients a CPU second, by Hamiltonian and by Firefly Monte Carlo; and of squares
 about their means, the least of the coefficients, which intervals go by.
+
+counts: a Poisson outcome with skewed covariates, exp(s w_0) and exp(s w_1) in standard deviations: acceptance of its
+trajectories and effective draws of coefficients, in the true clusters, in the metric of each row's own count and in
+that of its cluster's mean.
 
 --keep writes into benchmarks/results.
 """
@@ -38,6 +43,7 @@ from mpibayes.io.table import table_from_arrays, write_table
 
 CLUSTERS, COLUMNS = 33, 31
 BETA = np.array([0.6, -0.4, 0.8])
+RATES, SKEWS = np.array([0.3, -0.2, 0.4]), (0.5, 1.0, 1.5)
 INTERVAL = 0.05, 0.95
 COVARIATES = "w0", "w1", "w2"
 WARM = 20  # cycles from the true clusters before any is timed
@@ -60,7 +66,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def made(n: int, seed: int, confounded: bool) -> tuple[np.ndarray, ...]:
-    """Cells (n, 31), covariates (n, 3), outcome and cluster (n,) of a table."""
+    """Cells (n, 31), covariates (n, 3), outcome and cluster (n,) of a table, and log odds of the clusters (33,)."""
     g = np.random.default_rng(seed)
     share = np.arange(1.0, CLUSTERS + 1.0) ** -0.7
     chance = np.where(
@@ -72,17 +78,21 @@ def made(n: int, seed: int, confounded: bool) -> tuple[np.ndarray, ...]:
     z = g.choice(CLUSTERS, n, p=share / share.sum())
     x = g.random((n, COLUMNS)) < chance.clip(0.002, 0.998)[z]
     w = np.stack([mean[z] + g.standard_normal(n), g.standard_normal(n), g.random(n) < sigmoid(odds[z])], axis=1)
-    y = g.random(n) < sigmoid(-0.8 + 1.2 * effect[z] + w @ BETA)
-    return x.astype(int), w, y.astype(int), z
+    theta = -0.8 + 1.2 * effect
+    y = g.random(n) < sigmoid(theta[z] + w @ BETA)
+    return x.astype(int), w, y.astype(int), z, theta
 
 
-def chain(folder: Path, cells: tuple[np.ndarray, ...], cycles: int, outcome: bool = True, more: str = ""):
-    """A chain of the default settings on a table, before its start."""
-    x, w, y, _ = cells
+def chain(
+    folder: Path, cells: tuple[np.ndarray, ...], cycles: int, outcome: bool = True, more: str = "", kind="boolean"
+):
+    """A chain of the default settings on a table, before its start. kind: of the outcome's column."""
+    x, w, y, *_ = cells
     binary = ["0", "1"]
     columns = [(f"x{j}", "boolean", of, binary) for j, of in enumerate(x.T)]
     columns += [(name, "real", w[:, j], None) for j, name in enumerate(COVARIATES[:2])]
-    columns += [(COVARIATES[2], "boolean", w[:, 2].astype(int), binary), ("y", "boolean", y, binary)]
+    columns += [(COVARIATES[2], "boolean", w[:, 2].astype(int), binary)]
+    columns += [("y", kind, y, binary if kind == "boolean" else None)]
     write_table(folder / "t.h5", *table_from_arrays(columns), overwrite=True)
     more = (OUTCOME if outcome else "[columns.y]\nuse = false\n") + more
     (folder / "run.toml").write_text(RUN.format(cycles=cycles, burn_in=cycles // 3, more=more))
@@ -190,10 +200,58 @@ def speed(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
     yield {"title": title, "head": head, "lines": lines, "note": ""}, {"seconds": cycle_s, "draws": draws}
 
 
+def of_counts(n: int, seed: int, skew: float) -> tuple[np.ndarray, ...]:
+    """Cells, covariates, counts and clusters of a table, as those of `made`."""
+    x, w, _, z, theta = made(n, seed, False)
+    w[:, :2] = np.exp(skew * w[:, :2])
+    w[:, :2] = (w[:, :2] - w[:, :2].mean(axis=0)) / w[:, :2].std(axis=0)
+    rate = np.exp(0.7 * theta[z] + w @ RATES)
+    return x, w, np.random.default_rng(1_000 + seed).poisson(rate), z
+
+
+def counts(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
+    import arviz
+
+    from mpibayes.hpc.outcome.likelihoods import Poisson
+
+    lines, kept = [], []
+    kinds = {"own counts": True, "means": False}
+    for skew in SKEWS:
+        cells, chains = of_counts(given.rows, 0, skew), []
+        for Poisson.weighs_rows in kinds.values():
+            with tempfile.TemporaryDirectory() as folder:
+                chains.append(chain(Path(folder), cells, 3, more="[sampler]\nsplit_merge = 0\n", kind="count").mixture)
+            chains[-1].start(cells[3].astype(np.int32))
+            chains[-1].outcome.start(chains[-1].view.z, len(chains[-1].view.sizes()))
+        accepted = np.empty((len(kinds), given.cycles))
+        draws, seconds = np.empty((len(kinds), given.cycles, len(BETA))), np.zeros(len(kinds))
+        for i in range(-WARM, given.cycles):
+            for j in np.roll(range(len(kinds)), i):
+                Poisson.weighs_rows = [*kinds.values()][j]
+                began = time.process_time()
+                chains[j].outcome.draw(chains[j].view.z, WARM + i)
+                if i >= 0:
+                    seconds[j] += time.process_time() - began
+                    accepted[j, i], draws[j, i] = chains[j].outcome.accepted, chains[j].outcome.beta
+        for j, kind in enumerate(kinds):
+            effective = [float(arviz.ess(of)) / given.cycles for of in draws[j].T]
+            squares = min(float(arviz.ess((of - of.mean()) ** 2)) / given.cycles for of in draws[j].T)
+            lines.append([skew, f"{cells[1][:, :2].max():.0f}", cells[2].max(), kind, f"{accepted[j].mean():.2f}",
+                          *(f"{of:.2f}" for of in (*effective, squares)),
+                          *(f"{at:.3f} ± {sd:.3f}" for at, sd in zip(draws[j].mean(axis=0), draws[j].std(axis=0))),
+                          f"{1e3 * seconds[j] / given.cycles:.0f}"])  # fmt: skip
+            kept.append({"skew": skew, "metric": kind, "accepted": accepted[j], "draws": draws[j]})
+        head = ["s", "largest covariate, sd", "largest count", "metric", "accepted",
+                *(f"{name}, effective draws a draw" for name in COVARIATES), "of squares, the least",
+                *(f"{name} (true: {of})" for name, of in zip(COVARIATES, RATES)), "a draw, ms"]  # fmt: skip
+        title = f"A Poisson outcome with skewed covariates, {given.rows:,} rows, true clusters: {given.cycles} draws"
+        yield {"title": title, "head": head, "lines": lines, "note": ""}, {"runs": kept}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, rows, cycles in (("coverage", 2_000, 400), ("speed", 100_000, 150)):
+    for verb, rows, cycles in (("coverage", 2_000, 400), ("speed", 100_000, 150), ("counts", 10_000, 300)):
         of = verbs.add_parser(verb)
         of.add_argument("--rows", type=int, default=rows)
         of.add_argument("--cycles", type=int, default=cycles)
@@ -204,12 +262,15 @@ def main() -> None:
         verbs.choices["coverage"].add_argument(f"--{switch}", action="store_true")
     given = parser.parse_args()
     kind = "_confounded" if given.verb == "coverage" and given.confounded else ""
-    for table, measured in {"coverage": coverage, "speed": speed}[given.verb](given):
+    measure, title = {
+        "coverage": (coverage, "intervals"), "speed": (speed, "a cycle"), "counts": (counts, "counts"),
+    }[given.verb]  # fmt: skip
+    for table, measured in measure(given):
         print(table["title"], markdown(table["head"], table["lines"]), table["note"], sep="\n\n", flush=True)
         if given.keep:
             command = "python benchmarks/outcome.py " + " ".join(sys.argv[1:])
-            title = "An outcome: " + {"coverage": "intervals", "speed": "a cycle"}[given.verb] + kind.replace("_", ", ")
-            keep(f"outcome_{given.verb}{kind}", title, command, [table], **measured)
+            of = f"An outcome: {title}{kind.replace('_', ', ')}"
+            keep(f"outcome_{given.verb}{kind}", of, command, [table], **measured)
 
 
 if __name__ == "__main__":

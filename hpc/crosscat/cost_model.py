@@ -23,18 +23,23 @@ ADD_S = 2.5e-10  # per byte that a rank adds in a reduction (int32, from memory)
 @dataclass(frozen=True)
 class Coefficients:
     """Cost of drawing an outcome's coefficients in each cycle (docs/math.md 2.16). own, shared: number of coefficients
-    per cluster, and global; passes: number of gradients; row_s, root_s: seconds per row, and on root per draw."""
+    per cluster, and global; passes: number of gradients; row_s, root_s: seconds per row, and on root per draw; n_eta:
+    number of linear predictors of a row, of which all have the same predictors; weighs_rows: True for a second sum of
+    squares, with one more."""
 
     own: int
     shared: int
     passes: int
     row_s: float
     root_s: float
+    n_eta: int = 1
+    weighs_rows: bool = False
 
     def messages(self, clusters: int, shards: int) -> tuple[float, float, float]:
         """Return the bytes of all shards' gradients, of the coefficients, and of all shards' sums of squares."""
-        q, numbers = self.own + self.shared, clusters * self.own + self.shared
-        squares = 8.0 * shards * clusters * (1 + q * (q + 1) // 2)
+        q, numbers = (self.own + self.shared) // self.n_eta, clusters * self.own + self.shared
+        squares = 8.0 * shards * clusters * (self.n_eta + q * (q + 1) // 2)
+        squares += 8.0 * shards * clusters * (1 + (q + 1) * (q + 2) // 2) * self.weighs_rows
         return 8.0 * shards * (clusters + 1 + numbers), 8.0 * (numbers + 2 * self.own + 1), squares
 
     def message_seconds(self, clusters: int, shards: int, ranks: int, net: Network) -> float:

@@ -35,12 +35,14 @@ def has_bounds(outcome: Columns | None) -> bool:
 
 def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int, bounds: bool = False) -> int:
     """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds of
-    each linear predictor in sweeps (8 each); a bound (24) and where it touches (4). Per row of one shard:
-    coefficients proposed for a new cluster with their random numbers (24 each), row number and choice (8 each)."""
+    each linear predictor in sweeps (8 each); a bound (24) and where it touches (4); predictors times the root of a
+    count (4 each). Per row of one shard: coefficients proposed for a new cluster with their random numbers (24 each),
+    row number and choice (8 each)."""
     if law is None:
         return 0
-    row = 8 + 4 * (law.width - 1 + len(law.covariate_sd) // law.n_eta)
-    return (rows + heldout_rows) * row + (16 * law.n_eta + 28 * bounds) * rows + shard * (24 * law.n_fresh * law.p + 16)
+    q = law.width + len(law.covariate_sd) // law.n_eta
+    row = 16 * law.n_eta + 28 * bounds + 4 * q * law.likelihood.weighs_rows
+    return (rows + heldout_rows) * (4 + 4 * q) + row * rows + shard * (24 * law.n_fresh * law.p + 16)
 
 
 def time_coefficients(mixture: Mixture) -> Coefficients:
@@ -58,4 +60,6 @@ def time_coefficients(mixture: Mixture) -> Coefficients:
         seconds.append(min(took))
     whole, root = seconds
     row = max(whole - root, 0.0) / mixture.n_rows
-    return Coefficients(outcome.law.p, len(outcome.beta), outcome.passes, row, root)
+    law = outcome.law
+    costs = outcome.passes, row, root
+    return Coefficients(law.p, len(outcome.beta), *costs, n_eta=law.n_eta, weighs_rows=law.likelihood.weighs_rows)

@@ -135,22 +135,21 @@ class OutcomeLaw:
     def _averaged(self, alike: Alike, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Return probabilities (n, U, K + 1) of events of the outcome by cluster. low, high: (n, U) or (1, U)."""
         coder, n, k = self.of.coder, len(alike.rows), len(self.view.log_weight)
-        here, m = coder.answers(alike.cells, n), 1
+        here, m, normals = coder.answers(alike.cells, n), 1, None
         if free := [name for name in self.predictors if name not in alike.cells]:
             m = int(np.clip(8_192 // max(low.shape[1], 1), LEAST, MOST))
             drawn = self._draws_of(free, alike.others, m, k)
             there = coder.answers(drawn, m * k)
+            normals = self.of.normals(m, self._stream)[None, :, None]
         out = np.empty((n, low.shape[1], k))
         step = max(1, TOGETHER // (m * low.shape[1] * self.of.state.law.n_eta))
         for rows in (slice(i, i + step) for i in range(0, n, step)):
             ends = [end[rows if len(end) > 1 else slice(None)][:, None] for end in (low, high)]
             for j in range(k):
-                normals = None
                 u, w = (x[rows][:, None, None] for x in (here.u, here.w))
                 if free:
                     of_cluster = slice(j * m, (j + 1) * m)
                     u, w = u + there.u[of_cluster][None, :, None], w + there.w[of_cluster][None, :, None]
-                    normals = self.of.normals(m)[None, :, None]
                 log_p = self.of.log_between(j, Answers(np.zeros(0), u, w), *ends, normals)
                 out[rows, :, j] = np.exp(log_p).mean(axis=1)
         return out
@@ -158,8 +157,12 @@ class OutcomeLaw:
     def _draws_of(self, names: Collection[str], known: Known, m: int, k: int) -> dict[str, np.ndarray]:
         """Draw m cells of the predictors `names` in each of the k clusters, (k m,)."""
         ids, cluster = np.arange(k * m), np.repeat(np.arange(k), m)
-        stream = Stream(0, Purpose.OUTCOME_PREDICTORS, **self.view.key)
-        return CellDraws(self.view).cells(names, known.take(np.zeros(k * m, np.intp)), cluster, stream, ids)
+        return CellDraws(self.view).cells(names, known.take(np.zeros(k * m, np.intp)), cluster, self._stream, ids)
+
+    @property
+    def _stream(self) -> Stream:
+        """Stream of the draws that answers average over."""
+        return Stream(0, Purpose.OUTCOME_PREDICTORS, **self.view.key)
 
     def _masses(self, events: Events, given: Known) -> np.ndarray:
         """Return probabilities (n, U, K + 1) of events of the outcome in every cluster."""

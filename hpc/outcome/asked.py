@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,13 +10,14 @@ import numpy as np
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.columns import Columns, Predictors
-from mpibayes.hpc.outcome.likelihoods import LATTICE, Likelihood, normal_points
+from mpibayes.hpc.outcome.levels import normal_points
+from mpibayes.hpc.outcome.likelihoods import Likelihood, Softmax
 from mpibayes.hpc.outcome.state import State
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column
 
 QUANTILES = 32  # of eta in a new cluster, to average the probability of a range
-THETA = 2**31 + 3  # sub-stream of a new cluster's coefficients
+THETA, SHIFT = 2**31 + 3, 2**31 + 4  # sub-streams of a new cluster's coefficients, and of `AskedOutcome.normals`
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,7 @@ class AskedOutcome:
         if normals is not None:
             return law.likelihood.log_between(middle + spread * normals, low, high, law.nu, law.scale) - density
         if law.likelihood.of_levels:
-            each = (law.likelihood.log_between(middle + spread * x, low, high, 0.0, 1.0) for x in self.normals(LATTICE))
-            return functools.reduce(np.logaddexp, each) - np.log(LATTICE)
+            return Softmax.log_of_events(law.likelihood.average_expectations(middle, spread), low)
         middle, spread, low, high = np.broadcast_arrays(middle, spread, low, high)
         out, value = np.empty(low.shape), self.coder.is_value(low, high)
         if value.any():
@@ -164,10 +163,12 @@ class AskedOutcome:
             out[~value] = np.logaddexp.reduce(each, axis=1) - np.log(QUANTILES)
         return out - density
 
-    def normals(self, n: int) -> np.ndarray:
-        """Return n normal quantiles for eta in a new cluster, (n,), or (n, C) of a softmax."""
+    def normals(self, n: int, stream: Stream) -> np.ndarray:
+        """Return n normal quantiles for eta in a new cluster, (n,), or (n, C) of a softmax, which are shifted by draws
+        of the stream."""
         law = self.state.law
-        return normal_points(n, law.n_eta) if law.likelihood.of_levels else quantiles(n)
+        shift = stream.at(SHIFT).uniforms(np.arange(law.n_eta))
+        return normal_points(n, shift) if law.likelihood.of_levels else quantiles(n)
 
     def draw(
         self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray

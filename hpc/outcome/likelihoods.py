@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from mpibayes.hpc.components.masses import log_t
+from mpibayes.hpc.outcome import levels
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.hpc.regression.likelihoods.logistic import Logistic as OfClasses
@@ -20,7 +20,6 @@ from mpibayes.text import counted, import_again
 
 POINTS, FINE, REACH = 129, 513, 8.0  # points of trapezoid rules for classes and for numbers; their reach in sd
 MOST_LEVELS = 32  # of a softmax
-LATTICE = 256  # points at which probabilities of levels are averaged over the coefficients of a new cluster
 LEAST = 40.0  # nats below the largest term at which terms are dropped
 
 
@@ -31,7 +30,9 @@ class Likelihood:
     code: ClassVar[int]
     of_classes: ClassVar[bool] = False  # y is -1 or 1, of a softmax a level
     of_levels: ClassVar[bool] = False  # a softmax: eta (..., C) has a last axis, of all levels but the first
-    short: ClassVar[float] = 0.05  # share of trajectories of short steps
+    weighs_rows: ClassVar[bool] = (
+        False  # True if y estimates a row's own curvature, which varies by orders of magnitude
+    )
     has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
@@ -202,9 +203,14 @@ class Softmax(Likelihood):
 
     @classmethod
     def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
-        p, levels = cls.expectation(eta), np.asarray(low).astype(np.int64)
+        return cls.log_of_events(cls.expectation(eta), low)
+
+    @staticmethod
+    def log_of_events(p: np.ndarray, events: np.ndarray) -> np.ndarray:
+        """Return the log probability of events, from that of each level, (..., C + 1). Leading axes broadcast."""
+        bits = np.asarray(events).astype(np.int64)
         with np.errstate(divide="ignore"):
-            return np.log(sum((levels >> c & 1) * p[..., c] for c in range(p.shape[-1])))
+            return np.log(sum((bits >> c & 1) * p[..., c] for c in range(p.shape[-1])))
 
     @classmethod
     def drawn(cls, eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
@@ -216,25 +222,9 @@ class Softmax(Likelihood):
         p = cls.average_expectations(at, spread)
         return np.log(np.take_along_axis(p, y.astype(np.intp)[:, None], axis=1)[:, 0])
 
-    @classmethod
-    def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        total, points = np.zeros((len(at), at.shape[1] + 1)), normal_points(LATTICE, at.shape[1])
-        for each in points:
-            total += cls.expectation(at + spread * each)
-        return total / len(points)
-
-
-@functools.cache
-def normal_points(n: int, c: int) -> np.ndarray:
-    """Return n points (n, c) that are spread as a standard normal: a sequence by powers of a generalised golden ratio,
-    folded by the tent map."""
-    from scipy.special import ndtri  # slow to import
-
-    ratio = 2.0
-    for _ in range(60):
-        ratio = (1.0 + ratio) ** (1.0 / (c + 1.0))
-    share = (0.5 + np.arange(1.0, n + 1.0)[:, None] * ratio ** -np.arange(1.0, c + 1.0)) % 1.0
-    return ndtri((1.0 - np.abs(2.0 * share - 1.0)).clip(0.5 / n, 1.0 - 0.5 / n))
+    @staticmethod
+    def average_expectations(at: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        return levels.averages(at, spread)
 
 
 class StudentT(Likelihood):
@@ -318,7 +308,7 @@ class Poisson(Likelihood):
     """A count; exp(eta) is its mean."""
 
     name, code, effect = "poisson", kernels.POISSON, "rate ratio"
-    short = 0.2  # curvature varies by orders of magnitude where predictors are skewed: long ones are rejected
+    weighs_rows = True
     expectation = staticmethod(np.exp)
 
     @staticmethod

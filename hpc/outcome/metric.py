@@ -11,6 +11,7 @@ import numpy as np
 from mpibayes.hpc.outcome.law import Law
 
 PRIOR_ROWS = 2.0  # pseudo-rows that smooth a cluster's mean outcome
+OWN = 0.9  # share of a row's own outcome, in place of its cluster's mean, in its curvature where rows are weighed
 
 
 def symmetric(triangles: np.ndarray, q: int) -> np.ndarray:
@@ -31,15 +32,18 @@ def smoothed(sums: np.ndarray, gram: np.ndarray, overall: np.ndarray) -> np.ndar
     return (sums[:, : len(overall)] + PRIOR_ROWS * overall) / (gram[:, 0, 0] + PRIOR_ROWS)[:, None]
 
 
-def information(law: Law, sums: np.ndarray) -> np.ndarray:
+def information(law: Law, sums: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
     """Return each cluster's information about (theta_k, beta), (K, C q, C q), with the curvature of a row at the mean
-    outcome of its cluster: from the sums of `kernels.response.squares`, a function of the labels and the data alone."""
+    outcome of its cluster: from the sums of `kernels.response.squares`, a function of the labels and the data alone.
+    own: such sums with v = (1, sqrt y, sqrt y u, sqrt y w), where each row's outcome is its curvature."""
     c, q = law.n_eta, (law.p + len(law.covariate_sd)) // law.n_eta
     gram = gram_of(sums, q)
     overall = sums[:, :c].sum(axis=0) / max(1.0, float(gram[:, 0, 0].sum()))
     weight = law.likelihood.curvature(smoothed(sums, gram, overall), law.nu, law.scale)
-    own, shared = np.split(np.arange(c * q).reshape(c, q), [law.width], axis=1)
-    order = np.concatenate([own.ravel(), shared.ravel()])
+    if own is not None:
+        return (1.0 - OWN) * kronecker(weight[:, :, None], gram) + OWN * gram_of(own, q + 1)[:, 1:, 1:]
+    first, shared = np.split(np.arange(c * q).reshape(c, q), [law.width], axis=1)
+    order = np.concatenate([first.ravel(), shared.ravel()])
     return kronecker(weight.reshape(-1, c, c), gram)[:, order][:, :, order]
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LEAPFROGS = 6
 LONG, SHORT = 0.4, 0.05  # step sizes in spherical coordinates; short steps escape
+ESCAPE = 0.05  # share of trajectories of short steps
 JITTER = 0.2
 SCALE_STEPS = 2  # random-walk steps of log s per cycle
 ASCENT, ENOUGH = 40, 1e-3  # most steps to the first coefficients, and the gain in nats below which they end
@@ -61,6 +62,7 @@ class Outcome:
         self.theta, self.beta = law.mean[None].copy(), np.zeros(len(law.covariate_sd))
         self.accepted = np.nan  # probability of the last trajectory, on root
         self.log_likelihood = np.nan  # on root
+        self._by_outcome = [_times_root(a) for a in answers] if law.likelihood.weighs_rows else []
         self._offsets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._new = np.zeros((law.p, 0))
         base = [law.likelihood.log_base(a.y[~np.isnan(a.y)], law.nu, 1.0) for a in answers]
@@ -184,8 +186,11 @@ class Outcome:
 
     def _metric(self, z: Sequence[np.ndarray]) -> Metric | None:
         """Return the metric for labels z, on root."""
-        sums = self.squares(z, len(self.theta))
-        return Metric(self.law, information(self.law, sums)) if self.comm.rank == 0 else None
+        k, own = len(self.theta), None
+        sums = self.squares(z, k)
+        if self.law.likelihood.weighs_rows:
+            own = self._squares(z, self._by_outcome, k, 1)
+        return Metric(self.law, information(self.law, sums, own)) if self.comm.rank == 0 else None
 
     def _value_and_slopes(self, z: Sequence[np.ndarray]) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
         """Return the log density of the coefficients given the labels, up to terms of the scale, and its gradient, on
@@ -209,9 +214,13 @@ class Outcome:
 
     def squares(self, z: Sequence[np.ndarray], k: int) -> np.ndarray:
         """Return the sums of `kernels.response.squares` over all rows of clusters 0..k-1, on root."""
+        return self._squares(z, self.answers, k, 0)
+
+    def _squares(self, z: Sequence[np.ndarray], answers: Sequence[Answers], k: int, more: int) -> np.ndarray:
+        """Return `squares` of other predictors, of which there are `more`."""
         c = self.law.n_eta
-        q = (self.law.p + len(self.beta)) // c
-        parts = [kernels.squares(labels, a.y, a.u, a.w, k, c) for labels, a in zip(z, self.answers)]
+        q = (self.law.p + len(self.beta)) // c + more
+        parts = [kernels.squares(labels, a.y, a.u, a.w, k, c) for labels, a in zip(z, answers)]
         return shard_sum(self.comm, parts, (k, c + q * (q + 1) // 2), self.n_shards)
 
     def share(self) -> None:
@@ -232,7 +241,7 @@ class Outcome:
         start = self.theta, self.beta
         value, slopes = look()
         if root:
-            size = LONG if stream.random() < 1.0 - self.law.likelihood.short else SHORT
+            size = LONG if stream.random() < 1.0 - ESCAPE else SHORT
             size *= 1.0 + JITTER * (2.0 * stream.random() - 1.0)
             a, b = stream.standard_normal(self.theta.shape), stream.standard_normal(len(self.beta))
             before = value - 0.5 * (np.sum(a * a) + np.sum(b * b))
@@ -269,3 +278,10 @@ class Outcome:
                 else:
                     self.law = old
         return value
+
+
+def _times_root(a: Answers) -> Answers:
+    """Return predictors, a 1 before those of clusters, times the root of each row's outcome."""
+    root = np.sqrt(a.y)[:, None]
+    u = root * np.column_stack([np.ones(len(a.y)), a.u])
+    return Answers(a.y, u.astype(np.float32), np.ascontiguousarray(root * a.w, np.float32))

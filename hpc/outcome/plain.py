@@ -20,7 +20,8 @@ STEPS, ENOUGH = 50, 1e-6  # most Newton steps, and the gain in nats below which 
 HALVINGS = 20
 PIECE = 16_384  # rows whose products are formed together
 LBFGS = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-4}
-WITH_ERRORS = 200  # most coefficients of a softmax regression that get standard errors, else NaN
+WITH_ERRORS = 2_000  # most coefficients of a softmax regression that get standard errors, else NaN
+TOGETHER = 1 << 22  # numbers of several rows in memory together
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,13 @@ class Plain:
         return self.likelihood.expectation(x @ self.coefficients.T)
 
 
-def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float, n_eta: int = 1) -> Plain:
-    """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing."""
+def fit(
+    likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float, n_eta: int = 1, errors: bool = True
+) -> Plain:
+    """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing.
+    errors: False if a softmax needs none, for their cost grows with the square of the number of coefficients."""
     if likelihood.of_levels:
-        return _of_levels(likelihood, x, y, n_eta)
+        return _of_levels(likelihood, x, y, n_eta, errors)
     if not likelihood.has_scale:
         return _fit(likelihood, x, y, nu)
     middle, unit = float(y.mean()), float(y.std()) or 1.0
@@ -94,7 +98,7 @@ def _fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) 
     return Plain(likelihood, coefficients, np.sqrt(np.diag(covariance)), nu, scale)
 
 
-def _of_levels(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, n_eta: int) -> Plain:
+def _of_levels(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, n_eta: int, with_errors: bool) -> Plain:
     """Fit a softmax regression by L-BFGS, in coordinates in which the predictors' products are an identity."""
     from scipy.optimize import minimize  # slow to import
 
@@ -114,13 +118,25 @@ def _of_levels(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, n_eta
 
     best = minimize(value_and_slope, np.zeros(n_eta * q), jac=True, method="L-BFGS-B", options=LBFGS)
     coefficients = best.x.reshape(n_eta, q) @ inverse
-    p, bend = likelihood.expectation(x @ coefficients.T)[:, 1:], np.zeros((n_eta, q, n_eta, q))
-    for c in range(n_eta) if n_eta * q <= WITH_ERRORS else ():
-        for d in range(n_eta):
-            bend[c, :, d] = _gram(x, p[:, c] * ((c == d) - p[:, d])) + (c == d) * np.diag(precision)
-    of_all = bend.reshape(n_eta * q, n_eta * q)
-    errors = np.sqrt(np.diag(np.linalg.inv(of_all))) if of_all.any() else np.full(n_eta * q, np.nan)
-    return Plain(likelihood, coefficients, errors.reshape(n_eta, q), 0.0, 1.0)
+    errors = np.full((n_eta, q), np.nan)
+    if with_errors and n_eta * q <= WITH_ERRORS:
+        bend = _bend(x, likelihood.expectation(x @ coefficients.T)[:, 1:], precision)
+        errors = np.sqrt(np.diag(np.linalg.inv(bend))).reshape(n_eta, q)
+    return Plain(likelihood, coefficients, errors, 0.0, 1.0)
+
+
+def _bend(x: np.ndarray, p: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Return minus the second derivatives of a softmax's log density, (C q, C q): the sum of (diag p - p p') (x) x x'
+    over rows with probabilities p (n, C), and the prior's."""
+    c, q = p.shape[1], x.shape[1]
+    bend, step = np.zeros((c, q, c, q)), max(1, TOGETHER // (c * q))
+    of_all = bend.reshape(c * q, c * q)
+    for rows in (slice(i, i + step) for i in range(0, len(x), step)):
+        each = (p[rows, :, None] * x[rows, None, :]).reshape(-1, c * q)
+        of_all -= each.T @ each
+    for d in range(c):
+        bend[d, :, d] += _gram(x, p[:, d]) + np.diag(precision)
+    return of_all
 
 
 def _precision(x: np.ndarray) -> np.ndarray:

@@ -137,6 +137,8 @@ def test_a_draw_of_coefficients_is_as_it_was_measured():
     sent = of.message_seconds(40, 200, 20, speed.TYPICAL_NETWORK)
     assert drawn.cycle_s(20) - without.cycle_s(20) == pytest.approx(0.01 + 0.5 + sent)
     assert of.messages(40, 200) == (8 * 200 * (41 + 83), 8 * (83 + 5), 8 * 200 * 40 * 16)
+    softmax = replace(of, own=4, shared=6, n_eta=2)  # of three levels: products of the same 5 predictors
+    assert softmax.messages(40, 200)[2] == 8 * 200 * 40 * (2 + 15)
     whole = 5 * 8 * 200 * 124 + 6 * 8 * 88 + 8 * 200 * 40 * 16
     assert drawn.wire_bytes(20) - without.wire_bytes(20) == whole
 

@@ -14,7 +14,7 @@ import pytest
 from mpibayes.hpc.outcome import outcome as program
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.kernels.mixture import response, twin_response
-from tests.exact import outcomes, softmax_target
+from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
 from tests.exact.test_outcome import LEVEL, in_python, means, p_of_wrong, p_value
 
@@ -23,7 +23,7 @@ NAME, CYCLES = "soft5", 60
 
 def test_target():
     """The file has what the rules give, and fewer points."""
-    target, made = outcomes.TARGETS[NAME], softmax_target.target(31)
+    target, made = outcomes.TARGETS[NAME], outcome_target.target(NAME, 31)
     exact, p = ({k: v for k, v in of.items() if k.startswith("E ")} for of in (target, made)), (target["p"], made["p"])
     for one, two in (tuple(exact), p):
         assert one == pytest.approx(two, abs=1e-9)

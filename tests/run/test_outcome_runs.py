@@ -70,6 +70,8 @@ def test_the_report_has_effects(ran):
     text = text_of(ran, "report", "one", "--full")
     assert "Global coefficients: the odds ratio of each covariate" in text
     assert "held-out rows: log loss of the outcome" in text and "regression on all columns" in text
+    short = " ".join(text_of(ran, "report", "one").split())
+    assert "The outcome is sick (logistic): odds ratios of clusters against all rows are from 0." in short
     of = json.loads((ran / "one" / "report" / "summary.json").read_text())["outcome"]
     assert of["covariates"]["age"]["q05"] < np.exp(TRUTH) < of["covariates"]["age"]["q95"]
     assert abs(np.log(of["covariates"]["sex[m]"]["q50"])) < 0.9  # three standard errors
@@ -187,6 +189,9 @@ def test_an_outcome_of_three_levels(staged):
     of `query`, and the report scores them beside a softmax regression."""
     text = text_of(staged, "report", "staged", "--full")
     assert "the odds ratio of each level against a, of each cluster against all rows" in text
+    short = " ".join(text_of(staged, "report", "staged").split())
+    assert "odds ratios of levels against a, of clusters against all rows are from" in short
+    assert '"noun":"line"' in (staged / "staged" / "report" / "report.html").read_text()
     made = json.loads((staged / "staged" / "report" / "summary.json").read_text())["outcome"]
     for level, truth in (("b", TRUTH), ("c", 0.5 * TRUTH)):
         assert made["covariates"][level]["age"]["q50"] == pytest.approx(np.exp(truth), rel=0.35)

@@ -17,7 +17,7 @@ from mpibayes.hpc.crosscat.report.outcome_scores import Scores, scores_of, witho
 from mpibayes.hpc.crosscat.representative import Representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.report.document import PAGE, Field, Section, Table, on_page, on_paper
-from mpibayes.text import enumerated
+from mpibayes.text import enumerated, number
 
 DRAWS, LISTED = 1_000, 30
 POINTS = (0.05, 0.5, 0.95)
@@ -148,6 +148,21 @@ def warnings_of(e: Effects | None) -> list[str]:
     ]
 
 
+def sentences(e: Effects | None) -> list[str]:
+    """Return a sentence about the outcome and its effects, for the verdict."""
+    if e is None:
+        return []
+    likelihood, middle = e.of.columns.likelihood, e.shown(e.of_clusters[:, :, 1])
+    if len(middle) < 2:
+        return [f"The outcome is {e.of.name} ({likelihood.name})."]
+    which = f" of levels against {e.of.columns.column.levels[0]}," if likelihood.of_levels else ""
+    ends = f"from {number(middle.min())} to {number(middle.max())}"
+    return [
+        f"The outcome is {e.of.name} ({likelihood.name}): {likelihood.effect}s{which} of clusters against all rows are "
+        f"{ends}."
+    ]
+
+
 def section(e: Effects, lines: Sequence[Any]) -> Section:
     """Return the outcome's section. lines: of the representative partition's clusters."""
     likelihood, name = e.of.columns.likelihood, e.of.name
@@ -161,7 +176,7 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
     level = [Field("level", "text", f"of {name}, against {column.levels[0]}")] if likelihood.of_levels else []
     if likelihood.of_levels:
         what = "share of the level"
-    number = Field("#", "whole", "number, the largest first")
+    numbered = Field("#", "whole", "number, the largest first")
     of_rows = Field("rows", "whole", "with an outcome"), Field("observed", "number", f"{what} in these rows")
     effect = [
         Field(likelihood.effect, "number", "50 % point of its draws"), Field("5 %", "number"), Field("95 %", "number"),
@@ -175,8 +190,8 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
             rows.append([line.number, line.name, *of, *known, middle, low, high])
     for c, of in enumerate(levels):
         rows.append([None, "all rows", *of, int(e.known[-1]), _or_none(e.observed[-1, c]), None, None, None])
-    fields = [number, Field("cluster"), *level, *of_rows, *effect]
-    clusters = Table("cluster", fields, rows, most=(LISTED + 1) * len(levels))
+    fields = [numbered, Field("cluster"), *level, *of_rows, *effect]
+    clusters = Table("line", fields, rows, most=(LISTED + 1) * len(levels))
     parts = [[on_page(words), on_paper(words), clusters]]
     if len(e.names):
         unit = ", of numbers by a standard deviation" if e.of.columns.keys.standardise else ""
@@ -196,7 +211,7 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
         ]  # fmt: skip
         against = Field("against", "text", "the level that it is compared with")
         fields = [Field("covariate"), against, *level, *effect, *beside]
-        table = Table("covariate", fields, lines_of)
+        table = Table("coefficient", fields, lines_of)
         parts.append([on_page(global_words), on_paper(global_words), table])
     if e.scores is not None:
         parts += outcome_scores.parts(e.scores)

@@ -72,7 +72,7 @@ def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
     models = {ALL_COLUMNS: (x, seen), COVARIATES: (own, seen_of_own), NONE: (x[:, :1], seen[:, :1])}
     for name, (here, there) in models.items():
         if name == NONE or here.shape[1] > 1:
-            plain = fit(likelihood, there, target, columns.keys.degrees, columns.n_eta)
+            plain = fit(likelihood, there, target, columns.keys.degrees, columns.n_eta, errors=False)
             log_density[name], of_class[name] = plain.log_density(here, y), plain.expectations(here)
     unit = np.log(columns.centre_and_unit[1])
     log_density = {name: x - unit for name, x in log_density.items()}

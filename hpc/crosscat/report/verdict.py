@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, outcome, tables
 from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
@@ -141,6 +141,7 @@ def _found(p: RunSummary) -> list[str]:
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         lines.append(f"{counted(len(sizes), 'cluster')} in {_rows(run)}{': ' * bool(most)}{most}.")
+        lines += outcome.sentences(p.outcome)
     if p.one_population and not (p.links and p.links.sure) and not agreement.contradicted(p.summaries, p.agreements):
         lines.append(INDEPENDENT)
     else:
