@@ -135,7 +135,8 @@ class Given:
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
         i, view = self._law.view_of(events.column.name)
         block = view.block_of(events.column.name)
-        if block is not None and (block.knows(self.inside[i]) or (block is view.outcome and view.outside)):
+        alone = view.outcome is not None and view.outside and events.column.name == view.outcome.name  # see `OutcomeLaw`
+        if block is not None and (alone or block.knows(self.inside[i])):
             return block.averaged(events, self.weights[i], self.inside[i])
         return self.weights[i] @ masses
 
