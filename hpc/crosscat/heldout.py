@@ -56,7 +56,7 @@ class HeldOut:
             if outcome is not None and self.answers is not None:
                 terms = parts[view].log_terms(draw.rows_of(view, block))
                 log_density = outcome.now.log_density(terms, self.answers[i])
-                log_density += draw.log_density(block, but_for=view)
+                log_density += draw.log_density_without(view, block)
             else:
                 log_density = draw.log_density(block)
             if average:

@@ -31,9 +31,13 @@ class Density:
     def __init__(self, views: Sequence[ViewDensity], places: Places = None):
         self.views, self._places = list(views), places
 
-    def log_density(self, rows: Rows, but_for: int = -1) -> np.ndarray:
-        """Return the log density of the observed cells of each row, (n,) float64, without the view `but_for`."""
-        return sum(view.log_density(self.rows_of(v, rows)) for v, view in enumerate(self.views) if v != but_for)
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Return the log density of the observed cells of each row, (n,) float64."""
+        return self.log_density_without(-1, rows)
+
+    def log_density_without(self, view: int, rows: Rows) -> np.ndarray:
+        """Return the log density of the observed cells of each row in all views but one, (n,) float64."""
+        return sum(of.log_density(self.rows_of(v, rows)) for v, of in enumerate(self.views) if v != view)
 
     def rows_of(self, view: int, rows: Rows) -> Rows:
         """Return the cells of a view's columns."""
@@ -135,7 +139,9 @@ class Given:
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
         i, view = self._law.view_of(events.column.name)
         block = view.block_of(events.column.name)
-        alone = view.outcome is not None and view.outside and events.column.name == view.outcome.name  # see `OutcomeLaw`
+        alone = (
+            view.outcome is not None and view.outside and events.column.name == view.outcome.name
+        )  # see `OutcomeLaw`
         if block is not None and (alone or block.knows(self.inside[i])):
             return block.averaged(events, self.weights[i], self.inside[i])
         return self.weights[i] @ masses

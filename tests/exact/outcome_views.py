@@ -16,7 +16,7 @@ from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.outcome.outcome import Outcome
 from tests.exact import crosscat, production
-from tests.exact.crosscat import BINARY, given
+from tests.exact.crosscat import BINARY, STRIDE, given
 from tests.exact.enumerate import blocks, partitions
 
 SETUP = given(
@@ -34,15 +34,23 @@ MEAN, SD, WIDE = 0.4, 2.0, 1.2
 POINTS = np.linspace(-8.0, 8.0, 81)
 
 
+WEIGHT = np.exp(-0.5 * POINTS**2)
+WEIGHT /= WEIGHT.sum()
+THETA, BETA = MEAN + SD * POINTS, WIDE * POINTS
+
+
+@cache
+def likelihoods() -> np.ndarray:
+    """Return the likelihood at each theta and beta of every row."""
+    eta = THETA[:, None, None] + BETA[:, None] * W
+    return np.where(np.isnan(Y), 1.0, expit(np.where(np.isnan(Y), 1.0, Y) * eta))
+
+
 @cache
 def integrals() -> tuple[np.ndarray, np.ndarray]:
     """Of each partition of the rows (B,): the outcome's evidence, and E of beta, beta^2, eta_i, eta_i^2 (B, 2 + 2 N)
     under the posterior of the coefficients."""
-    weight = np.exp(-0.5 * POINTS**2)
-    weight /= weight.sum()
-    theta, beta = MEAN + SD * POINTS, WIDE * POINTS
-    eta = theta[:, None, None] + beta[:, None] * W  # (theta, beta, row)
-    likelihood = np.where(np.isnan(Y), 1.0, expit(np.where(np.isnan(Y), 1.0, Y) * eta))
+    theta, beta, weight, likelihood = THETA, BETA, WEIGHT, likelihoods()
     of = np.zeros((2**N, 3, len(beta)))  # of each set of rows: the integral of 1, theta and theta^2 given beta
     for s in range(2**N):
         rows = [i for i in range(N) if s >> i & 1]
@@ -76,30 +84,47 @@ def events(views, rows, place: int) -> np.ndarray:
 
 
 @cache
+def law() -> np.ndarray:
+    """Probability of each state of `Posterior` with each column as host, (S, C)."""
+    p = SETUP.posterior.p[:, None] * integrals()[0][SETUP.posterior.rows]
+    return p / p.sum()
+
+
+@cache
 def exact() -> np.ndarray:
     """Expectations of `events`, and then of the moments."""
-    posterior, (evidence, moments) = SETUP.posterior, integrals()
-    total, weights = 0.0, 0.0
-    for s, p in enumerate(posterior.p):
-        views, number = posterior.views[s], posterior.rows[s]
-        for place in range(len(views)):  # the host
-            weight = p * evidence[number[place]] / len(views)
-            now = np.concatenate([events(views, posterior.partitions[number], place), moments[number[place]]])
-            total, weights = total + weight * now, weights + weight
-    return total / weights
+    of, moments, total = SETUP.posterior, integrals()[1], 0.0
+    for s, place in np.ndindex(law().shape):
+        rows = of.rows[s]
+        total = total + law()[s, place] * np.concatenate(
+            [events(of.views[s], of.partitions[rows], place), moments[rows[place]]]
+        )
+    return total
 
 
-def sampler(comm, n_shards: int, seed: int, chain: int = 0, entry: int = 0, **settings) -> Mixture:
+def put(mixture: Mixture, number: int, generator: np.random.Generator) -> None:
+    """Put the chain at an exact draw, for the `number`-th replicate; coefficients are points of the rules."""
+    of, (n_states, n_columns) = SETUP.posterior, law().shape
+    s, place = divmod(int(generator.choice(n_states * n_columns, p=law().ravel())), n_columns)
+    z = of.partitions[of.rows[s, place]]
+    by_cluster = [likelihoods()[:, :, z == k].prod(axis=2) * WEIGHT[:, None] for k in range(z.max() + 1)]
+    beta = WEIGHT * np.prod([each.sum(axis=0) for each in by_cluster], axis=0)
+    b = generator.choice(len(POINTS), p=beta / beta.sum())
+    theta = [generator.choice(THETA, p=each[:, b] / each[:, b].sum()) for each in by_cluster]
+    crosscat.place(mixture, UNITS, of.views[s].tolist(), of.partitions[of.rows[s]], number * STRIDE)
+    mixture.host, mixture.outcome.theta, mixture.outcome.beta = place, np.array(theta)[:, None], BETA[[b]]
+
+
+def sampler(comm, n_shards: int, seed: int, entry: int = 0, **settings) -> Mixture:
     """The program's chain with the outcome, from random views and rows; moves of everything in each cycle."""
     columns, rows, _ = production.table_of(SETUP.case, SETUP.priors)
     part = {"split_merge": 1, "column_moves": 1, "priors": SETUP.priors, "shards": n_shards}
     settings = Settings(seed=seed, **{**part, **SETUP.process, **settings})
-    mixture = Mixture(comm, columns, lambda a, b: rows.take(np.arange(a, b)), N, settings, chain)
+    mixture = Mixture(comm, columns, lambda a, b: rows.take(np.arange(a, b)), N, settings)
     numbers = (np.array([of]) for of in (MEAN, SD, WIDE, MEAN))
-    law = Law(LIKELIHOODS["logistic"], *numbers)
-    whole = answers()
+    of, whole = Law(LIKELIHOODS["logistic"], *numbers), answers()
     parts = [whole.take(np.arange(s.start, s.start + len(s))) for s in mixture.shards]
-    mixture.outcome = Outcome(comm, mixture.shards, parts, mixture.n_shards, law, seed, chain, entry)
+    mixture.outcome = Outcome(comm, mixture.shards, parts, mixture.n_shards, of, seed, 0, entry)
     start.deal(mixture, 3)
     mixture.start("prior")
     return mixture

@@ -1,8 +1,9 @@
 """An outcome in a cross-categorization has the exact posterior of views, of its place among them, of rows and of
 coefficients; programs that treat its view wrongly are rejected by the same test at the same size.
 
-A test compares means over independent chains with the exact values of `outcome_views` by t tests. A right program is
-rejected with probability LEVEL at most (Bonferroni over summaries). Seeds are fixed; MPIBAYES_TEST_SEED overrides them.
+Replicates start at exact draws of all of it, and means over their cycles are compared with the exact values of
+`outcome_views` by t tests. A right program is rejected with probability LEVEL at most (Bonferroni over summaries).
+Seeds are fixed; MPIBAYES_TEST_SEED overrides them.
 """
 
 import contextlib
@@ -12,43 +13,57 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat import host
+from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.columns import split_merge
 from mpibayes.hpc.outcome import branching
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import outcome_views
 from tests.exact.compare import seed
-from tests.exact.test_outcome import CHAINS, LEVEL, p_value
+from tests.exact.test_outcome import LEVEL, p_value
 from tests.exact.view_transitions import cores
 
-SETTLING, CYCLES = 20, 80
+REPLICATES, CYCLES = 360, 3
 
 
-def means(comm, n_shards, cycles=CYCLES, chains=range(CHAINS), **settings):
-    """Means of all summaries in each chain, (chains, summaries), on root."""
+def means(comm, n_shards, replicates=range(REPLICATES), step=Mixture.cycle, cycles=CYCLES, **settings):
+    """Means of all summaries over the cycles of each replicate, (replicates, summaries), on root."""
     out = []
     with cores(2):
-        for chain in chains:
-            mixture = outcome_views.sampler(comm, n_shards, seed(31), chain, **settings)
-            for _ in range(SETTLING):
-                mixture.cycle()
+        mixture = outcome_views.sampler(comm, n_shards, seed(31), **settings)
+        for r in replicates:
+            outcome_views.put(mixture, r, np.random.default_rng([seed(31), r]))
             total = 0.0
             for _ in range(cycles):
-                mixture.cycle()
+                step(mixture)
                 now = outcome_views.recorded(mixture)
                 total = total if now is None else total + now
             out.append(total / cycles)
     return np.array(out)
 
 
-def p_of_wrong(n_shards, cycles=CYCLES, **settings):
-    """p and t of the first chains that suffice to reject a program; of all, if none do."""
+def p_of_wrong(n_shards, replicates=REPLICATES, **settings):
+    """p and t of the first replicates that suffice to reject a program; of all, if none do."""
     of = []
-    for last in (CHAINS // 3, 2 * CHAINS // 3, CHAINS):
-        of = [*of, *means(serial(), n_shards, cycles, range(len(of), last), **settings)]
+    for last in (replicates // 4, replicates // 2, replicates):
+        of = [*of, *means(serial(), n_shards, range(len(of), last), **settings)]
         p, t = p_value(np.array(of), outcome_views.exact())
         if p < LEVEL:
             break
     return p, t
+
+
+def alone(mixture):
+    """The draw of the outcome's view, without anything else."""
+    host.draw_view(mixture)
+    mixture.cycles += 1
+
+
+ALONE = {"replicates": 1600, "step": alone, "cycles": 6}
+
+
+def test_law_of_its_view():
+    p, t = p_value(means(serial(), 2, range(ALONE["replicates"]), alone, 6), outcome_views.exact())
+    assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(31)})"
 
 
 @pytest.mark.parametrize(
@@ -152,11 +167,11 @@ def lost():
         yield
 
 
-FIRST = "lost"
+FIRST = "anywhere"
 WRONG = {
     "lost": (lost, {}),
-    "anywhere": (anywhere, {}),
-    "likelihood alone": (likelihood_alone, {}),
+    "anywhere": (anywhere, ALONE),
+    "likelihood alone": (likelihood_alone, ALONE),
     "the first column stays": (first_host, {}),
     "merges excluded": (merges_excluded, {"view_moves": 4}),
 }

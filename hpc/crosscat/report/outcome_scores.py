@@ -149,7 +149,7 @@ def _by_clusters(
         for at in (slice(i, i + PIECE) for i in range(0, len(rows), PIECE)):
             few = Answers(answers.y[at], answers.u[at], answers.w[at])
             view, part = draw.outcome_view, rows.take(at)
-            terms, others = law.views[view].log_terms(law.rows_of(view, part)), law.log_density(part, but_for=view)
+            terms, others = law.views[view].log_terms(law.rows_of(view, part)), law.log_density_without(view, part)
             in_view = np.logaddexp.reduce(terms, axis=1)
             each = state.expectations(few).reshape(*terms.shape, -1)
             expected[d, at] = (np.exp(terms - in_view[:, None])[:, :, None] * each).sum(axis=1)
