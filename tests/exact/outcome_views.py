@@ -48,7 +48,7 @@ def likelihoods() -> np.ndarray:
 
 @cache
 def integrals() -> tuple[np.ndarray, np.ndarray]:
-    """Of each partition of the rows (B,): the outcome's evidence, and E of beta, beta^2, eta_i, eta_i^2 (B, 2 + 2 N)
+    """Evidence of the outcome given each partition of the rows (B,), and E of beta, beta^2, eta_i, eta_i^2 (B, 2 + 2 N)
     under the posterior of the coefficients."""
     theta, beta, weight, likelihood = THETA, BETA, WEIGHT, likelihoods()
     of = np.zeros((2**N, 3, len(beta)))  # of each set of rows: the integral of 1, theta and theta^2 given beta
