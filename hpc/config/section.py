@@ -24,8 +24,6 @@ class Section(BaseModel):
     of_the_model: ClassVar[bool] = False  # True if its keys define the model: chains of one model agree in them
     retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, with the reason
 
-    refused_by: ClassVar[Collection[str]] = ()  # families that have the section but no use for it
-
     @property
     def taken(self) -> Collection[str]:
         """Columns of the table that the section uses, so that they are not columns of the model."""

@@ -202,7 +202,7 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 def _families_with(section: str, key: str | None = None) -> list[str]:
     """Kinds of models that have this section, or this key of it; "auto", which is one of them, is left out."""
     sections = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
-    having = ((name, of) for name, of in sections if of is not None and name not in of.refused_by)
+    having = ((name, of) for name, of in sections if of is not None)
     return [name for name, of in having if key is None or key in of.model_fields]
 
 

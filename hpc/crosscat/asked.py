@@ -96,14 +96,14 @@ class Asked(AskedRun):
         for group in self.run.groups(self._kept[part], names):
             for draw, law in zip(group, self.run.laws(group, names, self.weights, labelled)):
                 if self.outcome is not None and self.outcome.name in names:
-                    (view,) = law.views
+                    view = next(view for view in law.views if view.number == draw.outcome_view)
                     view.explain(self.run.outcomes.law_in(draw, view))
                 yield law
 
     def _whole(self, names: Collection[str]) -> set[str]:
         """Add to the names all columns of their blocks, and the predictors if the outcome is among them."""
         if self.outcome is not None and self.outcome.name in names:
-            names = {*names, *self.explained, self.run.data.stored[0].name}  # a view has at least one column
+            names = {*names, *self.explained}
         blocks = {self._blocks[name] for name in names if name in self._blocks}
         return {*names, *(name for name, block in self._blocks.items() if block in blocks)}
 
@@ -152,7 +152,7 @@ class Asked(AskedRun):
 
     def views(self, names: Sequence[str]) -> np.ndarray:
         """Return the view of each named column in every draw, (D, C)."""
-        place = {c.name: i for i, c in enumerate(self.columns)}
+        place = {c.name: i for i, c in enumerate(self.run.data.stored)}
         at = [place[name] for name in names]
         result = {}
         for chain, draw in self.run.states(self._kept):

@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat import host, sync
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.columns import round as of_columns
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, renumbered, units
@@ -29,7 +29,6 @@ from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
-from mpibayes.hpc.crosscat.sweep import Step
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.agreement import agree
@@ -67,7 +66,7 @@ class Mixture:
             raise ValueError('opening "all" is exact for discount 0 alone')
         self.n_shards = shards.count(settings.shards, n_rows)
         self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
-        self.growth, self.outcome = None, None
+        self.growth, self.outcome, self.host = None, None, host.NOBODY
         if settings.annealing is not None:
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, settings.seed, chain)
@@ -233,9 +232,7 @@ class Mixture:
         """
         s, cycle, comm = self.settings, self.cycles + 1, self.comm
         steps = [view.begin(cycle, learn=self.cycles % s.hyper_every == 0) for view in self.views]
-        if self.outcome is not None and cycle > self.outcome.entry:
-            self.outcome.begin()
-            steps[0].outcome = self.outcome
+        host.begin(self, steps)
         target = self._targets(cycle) if self.growing else None
         trouble, failed = "", 0
         for i, shard in enumerate(self.shards):
@@ -253,13 +250,14 @@ class Mixture:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
         self._sync(steps, news)
         self.cycles = cycle
-        self._follow_outcome(steps[0])
+        host.follow(self, steps)
         self.linking.fill_gaps()
         self.summarise()
         tally = self._split_and_merge()
-        self._draw_outcome(steps[0])
+        host.draw(self)
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         of_views = of_columns.move(self) if self.law is not None else {}
+        host.wait(self)
         self.linking.draw()
         self.linking.draw_bases()
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
@@ -301,25 +299,6 @@ class Mixture:
         changes = [view.counts for view in self.views]
         sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
 
-    def _follow_outcome(self, step: Step) -> None:
-        """Carry the outcome's coefficients over from the sweeps to the clusters left by them."""
-        if step.outcome is not None:
-            owner, size = int(step.collapsed[0]), self.comm.size
-            root = next(rank for rank in range(size) if owner in shards.of_rank(self.n_shards, size, rank))
-            self.outcome.follow(step.kept, self.view.n_labels - len(step.kept), root)
-
-    def _draw_outcome(self, step: Step) -> None:
-        """Draw the outcome's coefficients after a cycle whose labels depended on it; start them at its entry."""
-        if self.outcome is None:
-            return
-        z, k = self.view.z, self.view.n_labels
-        if step.outcome is not None:
-            self.outcome.draw(z, self.cycles)
-        elif self.cycles == self.outcome.entry:
-            self.outcome.start(z, k)
-        else:
-            self.outcome.forget(k)
-
     def summarise(self, views: Sequence[View] | None = None) -> None:
         """Compute the summaries of the labels for the coming cycle."""
         sync.summarise(self.comm, views or self.views, self.cycles + 1)
@@ -331,11 +310,11 @@ class Mixture:
 
     def _split_and_merge(self) -> Tally:
         tally, every = Tally(), self.settings.split_merge
-        outcome = self.outcome if self.outcome is not None and self.cycles > self.outcome.entry else None
+        outcomes = host.by_view(self)
         n_views = len(self.views)
-        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views)]
-        done = [view.split_and_merge(self.cycles, outcome) for view in due]
-        changed = [view for view, (_, moved) in zip(due, done) if moved]
+        due = [v for v in range(n_views) if moves.due(every, self.cycles, v, n_views)]
+        done = [self.views[v].split_and_merge(self.cycles, outcomes[v]) for v in due]
+        changed = [self.views[v] for v, (_, moved) in zip(due, done) if moved]
         if changed:
             sync.count(self.comm, changed)
             self.summarise(changed)
@@ -355,7 +334,7 @@ class Mixture:
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
             info.log_joint = sum(log_joints) + self.linking.log_prior()
             if self.outcome is not None and self.cycles > self.outcome.entry:
-                info.log_joint += self.outcome.log_joint()
+                info.log_joint += self.outcome.log_joint() + float(host.log_prior(self)[host.view_of(self)])
             if self.law is not None:
                 info.view_concentration, info.view_discount = self.process
                 info.log_joint += float(log_eppf(np.bincount(self.view_of_unit), *self.process))
@@ -390,8 +369,7 @@ class Mixture:
             seating.start(view, part, n_clusters, chosen)
         self.cycles = 0
         self._count()
-        if self.outcome is not None and not self.outcome.entry:
-            self.outcome.start(self.view.z, self.view.n_labels)
+        host.at_first(self)
 
     def first_rows(self) -> list[np.ndarray]:
         """Return the initial rows of each shard, in the order of their seating; make all other rows idle."""

@@ -46,14 +46,14 @@ class Completion:
         old, new = rows[places[rows] >= 0], rows[places[rows] < 0]
         cluster[old] = view.labels[places[old]]
         if len(new):
-            cluster[new] = draws.clusters(known.only(list(view.names)).take(new), stream, ids[new])
+            cluster[new] = draws.clusters(known.only([*view.names, *view.outside]).take(new), stream, ids[new])
         result = {}
         for block in [*(block.names for block in view.blocks), *([n] for n in view.names.difference(view.in_blocks))]:
             inside = [name for name in block if name in gaps]
             if inside:
                 at = np.unique(np.concatenate([gaps[name] for name in inside]))
                 watched = [name for name in block if name in known.of and known.of[name][0].column.kind == "survival"]
-                of_block = known.only([*view.in_blocks, *watched]).only(block).take(at)
+                of_block = known.only([*view.in_blocks, *watched]).only([*block, *view.outside]).take(at)
                 drawn = draws.cells(inside, of_block, cluster[at], stream, ids[at])
                 result |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
         return result

@@ -8,8 +8,8 @@ modelled column's parent among them, -1 for none; `gaps` (D, G), the levels of m
 on (`links/gaps.py`), column by column, padded with zeros; and `numbers` (D, F), the values of missing cells of numeric
 columns that may be in lines (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, padded with
 zeros, outcome_beta (D, B), and outcome_law (D, 2 p + 1). With several views: labels (D, V, N), concentration and
-discount (D, V), padded with zeros beyond the draw's last view, and `views` (D, C), the view of each used column of the
-table. Everything else about clusters is recomputed from the table, read in slices.
+discount (D, V), padded with zeros beyond the draw's last view, `views` (D, C), the view of each used column of the
+table, and outcome_view (D,). Everything else about clusters is recomputed from the table, read in slices.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mpibayes.errors import DataError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.law import Law
@@ -70,7 +71,7 @@ class Draw:
     of the table. parents: place of each modelled column's parent among them, -1 for none, int64 (C,); None in a run
     without links. gaps (G,): levels of missing cells that other columns depend on, as stored. numbers (F,): values of
     missing cells of numeric columns that may be in lines.
-    outcome: coefficients, in the form for `outcome.state.State`; None without an outcome.
+    outcome: coefficients, in the form for `outcome.state.State`; None without an outcome. outcome_view: that of it.
     tables (T,): tables of the bases of linked columns, see `links.base.flat`; None if bases are not learned.
     chain: number of its chain in the posterior.
     """
@@ -84,13 +85,14 @@ class Draw:
     gaps: np.ndarray | None = None
     numbers: np.ndarray | None = None
     outcome: Mapping[str, np.ndarray] | None = None
+    outcome_view: int = 0
     tables: np.ndarray | None = None
     chain: int = 0
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
     """Open a writer of draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
-    return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps", "tables"))
+    return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps", "tables", outcomes.VIEW))
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
@@ -121,6 +123,7 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
     links = {} if mixture.settings.links == "none" else _links_of(mixture)
     links |= {"numbers": values} if values.size else {}
+    links |= outcomes.arrays_of(mixture.outcome, host.view_of(mixture))
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
 
 
@@ -142,14 +145,15 @@ def last_draw(run_dir: str | Path) -> Draw | None:
 
 def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     given = dict(arrays)
-    outcome = outcomes.taken(given)
+    outcome, outcome_view = outcomes.taken(given)
     labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
     views, parents = given.pop("views", np.zeros(0)).astype(np.int64), given.pop("links", None)
     parents, gaps = None if parents is None else parents.astype(np.int64), given.pop("gaps", None)
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    more = {name: given.pop(name, None) for name in ("numbers", "tables")} | {"outcome": outcome}
+    more = {name: given.pop(name, None) for name in ("numbers", "tables")}
+    more |= {"outcome": outcome, "outcome_view": outcome_view}
     return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps, **more)
 
 
@@ -304,6 +308,8 @@ class Posterior(KeptChains, Tallies):
         """Return the views of a draw that have any of the named columns (default: all columns) or their ancestors, each
         with these columns."""
         chosen = None if names is None else self.ancestors(names, draw)
+        if chosen is not None and self.outcomes is not None and self.outcomes.name in chosen:
+            chosen |= self.outcomes.neighbours(draw)
         of = ((v, self.names_in(draw, v)) for v in range(len(draw.labels)))
         views = [(v, [n for n in mine if chosen is None or n in chosen]) for v, mine in of]
         return [(v, mine) for v, mine in views if mine]

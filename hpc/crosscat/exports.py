@@ -51,9 +51,10 @@ def outcome(run: Posterior) -> Iterator[tuple[int, str]]:
     of = run.outcomes
     for chain, draw in run.states():
         state = of.state(draw)
-        eta = state.eta_of(of.answers, draw.labels[0])
+        z = draw.labels[draw.outcome_view]
+        eta = state.eta_of(of.answers, z)
         numbers = (" ".join(map(repr, part.ravel().tolist())) for part in (state.beta, of.recorded(eta)))
-        yield chain, " | ".join([forms.labels_as_text(draw.labels[0]), *numbers])
+        yield chain, " | ".join([forms.labels_as_text(z), *numbers])
 
 
 def links(run: Posterior) -> Iterator[tuple[int, str]]:

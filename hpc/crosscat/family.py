@@ -13,7 +13,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import draws
+from mpibayes.hpc.crosscat import draws, host
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
@@ -273,7 +273,7 @@ class ViewsChain:
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
             counts = whole and info.cycle > self.config.burn_in
-            of = mixture.linking.codings, mixture.outcome
+            of = mixture.linking.codings, mixture.outcome, host.view_of(mixture)
             lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, *of)
         keep = whole and (info.cycle % output.labels == 0 or (output.labels >= max(EARLY) and info.cycle in EARLY))
         draw = draws.of_chain(mixture, self._several) if keep else None
@@ -311,7 +311,7 @@ class ViewsChain:
             shards[shard.index]["gaps"] = np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.uint16)
         for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):
             shards[shard.index]["numbers"] = mixture.linking.numbers_of(i)
-        shared |= outcomes.arrays_of(mixture.outcome)
+        shared |= outcomes.arrays_of(mixture.outcome) | ({"host": mixture.host} if mixture.outcome is not None else {})
         for i, arrays in outcomes.points_of(mixture.outcome).items():
             shards[i] |= arrays
         if heldout is not None:
@@ -335,6 +335,9 @@ class ViewsChain:
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
         mixture.resume(int(shared["cycles"]), shared["plan"], tuple(shared["process"].tolist()))
         outcomes.restore(mixture.outcome, shared, shards)
+        if mixture.outcome is not None:  # earlier versions had no host, and one view
+            entered = mixture.cycles >= mixture.outcome.entry
+            mixture.host = int(shared.get("host", 0 if entered else host.NOBODY))
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}

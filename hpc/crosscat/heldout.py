@@ -41,20 +41,24 @@ class HeldOut:
         average: bool,
         codings: Sequence[Coding] | None = None,
         outcome: Outcome | None = None,
+        view: int = 0,
     ) -> tuple[float, float]:
         """Return the mean log density per held-out row under the present draw, and under the average of draws so far.
 
         Collective; valid on root. places: see `Density`. average: True to include this draw in the average.
-        codings: links of each view. outcome: of a chain with one view.
+        codings: links of each view. outcome: of the chain; view: the view that has it.
         """
         parts = densities(views, codings or [None] * len(views), self.n_draws)
         draw = Density(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
-            log_density = draw.log_density(block)
             if outcome is not None and self.answers is not None:
-                log_density = outcome.now.log_density(parts[0].log_terms(block), self.answers[i])
+                terms = parts[view].log_terms(draw.rows_of(view, block))
+                log_density = outcome.now.log_density(terms, self.answers[i])
+                log_density += draw.log_density_without(view, block)
+            else:
+                log_density = draw.log_density(block)
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()

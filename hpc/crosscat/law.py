@@ -33,7 +33,11 @@ class Density:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Return the log density of the observed cells of each row, (n,) float64."""
-        return sum(view.log_density(self.rows_of(v, rows)) for v, view in enumerate(self.views))
+        return self.log_density_without(-1, rows)
+
+    def log_density_without(self, view: int, rows: Rows) -> np.ndarray:
+        """Return the log density of the observed cells of each row in all views but one, (n,) float64."""
+        return sum(of.log_density(self.rows_of(v, rows)) for v, of in enumerate(self.views) if v != view)
 
     def rows_of(self, view: int, rows: Rows) -> Rows:
         """Return the cells of a view's columns."""
@@ -95,13 +99,20 @@ class Law(Density):
 
     def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """See `hpc.law.Law`."""
-        drawn = {}
-        for view in self.views:
-            inside = view.names & set(names)
+        drawn: dict[str, np.ndarray] = {}
+        outside = {name for view in self.views for name in view.outside if view.outcome.name in names}
+        for view in outcome_last(self.views):
+            inside = view.names & {*names, *outside}
             if inside:
                 draws, lane = CellDraws(view), replace(stream, chain=in_lane(stream.chain, view.number))
-                drawn |= draws.cells(inside, known, draws.clusters(known, lane, ids), lane, ids)
-        return drawn
+                of = known if view.outcome is None else view.outcome.beside(known, drawn)
+                drawn |= draws.cells(inside, of, draws.clusters(of, lane, ids), lane, ids)
+        return {name: x for name, x in drawn.items() if name in names}
+
+
+def outcome_last(views: Sequence[ViewLaw]) -> list[ViewLaw]:
+    """Return the views, that of the outcome last: the outcome depends on predictors that are drawn in others."""
+    return sorted(views, key=lambda view: view.outcome is not None)
 
 
 class Given:
@@ -128,7 +139,10 @@ class Given:
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
         i, view = self._law.view_of(events.column.name)
         block = view.block_of(events.column.name)
-        if block is not None and block.knows(self.inside[i]):
+        alone = (
+            view.outcome is not None and view.outside and events.column.name == view.outcome.name
+        )  # see `OutcomeLaw`
+        if block is not None and (alone or block.knows(self.inside[i])):
             return block.averaged(events, self.weights[i], self.inside[i])
         return self.weights[i] @ masses
 

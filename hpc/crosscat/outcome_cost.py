@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.cost_model import Coefficients
 from mpibayes.hpc.crosscat.with_outcome import columns_of
@@ -49,9 +50,10 @@ def time_coefficients(mixture: Mixture) -> Coefficients:
     """Time draws of the coefficients, with all rows and with no row in a cluster; the chain is useless afterwards."""
     outcome, seconds = mixture.outcome, []
     assert outcome is not None
+    labels = mixture.views[host.view_of(mixture)].z
     if outcome.fireflies is not None:
-        outcome.fireflies.freeze(mixture.view.z)
-    for z in (mixture.view.z, [np.full_like(of, -1) for of in mixture.view.z]):
+        outcome.fireflies.freeze(labels)
+    for z in (labels, [np.full_like(of, -1) for of in labels]):
         took = []
         for _ in range(TIMED):
             began = time.process_time()

@@ -3,7 +3,7 @@ depends even within clusters.
 
 Given cluster k, predictors are independent of each other and of all other columns, and p(y | k) is the average of
 p(y | k, predictors) over them. Predictors with a known value keep it; the rest are drawn from the cluster, within what
-is known of them.
+is known of them. Predictors in other views have to have a value: the outcome is independent of these views given them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
-from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.data.events import Events, Known, of_values
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.asked import AskedOutcome
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -37,16 +38,39 @@ class Alike(NamedTuple):
 
 
 class OutcomeLaw:
-    """Joint law of the outcome and its predictors; see `blocks.JointLaw`. view: without the outcome."""
+    """Joint law of the outcome and its predictors; see `blocks.JointLaw`. view: without the outcome. outside:
+    predictors in other views."""
 
     def __init__(self, of: AskedOutcome, view: ViewLaw):
         self.of, self.view = of, view
-        self.predictors = self.of.coder.predictors
-        self.name = of.coder.column.name
+        self.name, every = of.coder.column.name, of.coder.predictors
+        self.predictors = [name for name in every if name in view.names]
+        self.outside = [name for name in every if name not in view.names]
         self.names = [self.name, *self.predictors]
 
     def knows(self, known: Known) -> bool:
-        return any(name in known.of for name in self.names)
+        return any(name in known.of for name in (*self.names, *self.outside))
+
+    def require(self, known: Known) -> None:
+        """Raise ConfigError unless each row has a value of every predictor in another view."""
+        for name in self.outside:
+            if name not in known.of or np.isnan(_values(*known.of[name])).any():
+                raise ConfigError(
+                    f"column '{self.name}' is the run's outcome, and in a draw its predictor '{name}' is in another "
+                    f"view: give '{name}' a value, too"
+                )
+
+    def beside(self, known: Known, drawn: Mapping[str, np.ndarray]) -> Known:
+        """Add drawn cells (n,) of the predictors in other views to what is known of rows, unless the outcome is known,
+        on which these cells depend."""
+        if self.name in known.of:
+            return known
+        coder, of = self.of.coder, {}
+        for column in (term.column for part in (coder.slopes, coder.covariates) for term in part.terms):
+            if column.name in self.outside and column.name in drawn:
+                values, which = np.unique(drawn[column.name], return_inverse=True)
+                of[column.name] = of_values(replace(column, atoms=(), log=False), values), which
+        return known.join(Known(known.n_rows, of))
 
     def score(self, known: Known) -> np.ndarray:
         total = np.zeros((known.n_rows, len(self.view.log_weight)))
@@ -74,6 +98,8 @@ class OutcomeLaw:
     def log_masses(self, events: Events) -> np.ndarray:
         if events.column.name != self.name:
             return self.view.log_masses(events)
+        if self.outside:  # see `averaged`
+            return np.full((len(events), len(self.view.log_weight)), np.nan)
         with np.errstate(divide="ignore"):
             return np.log(self._masses(events, Known(1, {}))[0])
 
@@ -96,6 +122,9 @@ class OutcomeLaw:
         `CellDraws.cells`. Where the outcome is known and a predictor is not, one of TRIES draws of the predictors is
         chosen with probability proportional to the outcome's likelihood."""
         cells = {name: draws.single(name, known, cluster, stream, ids, without) for name in self.predictors}
+        if self.name in names or self.name in known.of:
+            self.require(known)
+            cells |= {name: _values(*known.of[name]) for name in self.outside}
         own = replace(stream, purpose=Purpose.OUTCOME_CELLS)
         events, which = known.of.get(self.name, (None, np.zeros(len(ids), np.intp)))
         if events is None:
@@ -120,16 +149,18 @@ class OutcomeLaw:
 
     def _alike(self, known: Known) -> Iterator[Alike]:
         """Yield the rows grouped by what is known of their predictors."""
-        values = {name: _values(*known.of[name]) for name in self.predictors if name in known.of}
-        n, others = known.n_rows, np.full((known.n_rows, len(self.predictors)), -2)
-        for c, name in enumerate(self.predictors):
+        self.require(known)
+        every = [*self.predictors, *self.outside]
+        values = {name: _values(*known.of[name]) for name in every if name in known.of}
+        n, others = known.n_rows, np.full((known.n_rows, len(every)), -2)
+        for c, name in enumerate(every):
             if name in values:
                 others[:, c] = np.where(np.isnan(values[name]), known.of[name][1], -1)
         kinds, of = np.unique(others, axis=0, return_inverse=True)
         for i, kind in enumerate(kinds):
             rows = np.flatnonzero(of.ravel() == i) if len(kinds) > 1 else np.arange(n)
-            there = {name: values[name][rows] for name, event in zip(self.predictors, kind) if event == -1}
-            rest = [name for name, event in zip(self.predictors, kind) if event >= 0]
+            there = {name: values[name][rows] for name, event in zip(every, kind) if event == -1}
+            rest = [name for name, event in zip(every, kind) if event >= 0]
             yield Alike(rows, there, known.only(rest).take(rows[:1]))
 
     def _averaged(self, alike: Alike, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -208,7 +239,8 @@ class OutcomeLaw:
         again, many = np.repeat(np.arange(n), TRIES), np.repeat(ids, TRIES) * TRIES + np.tile(np.arange(TRIES), n)
         of = known.take(again)
         cells = {name: draws.single(name, of, cluster[again], stream, many, without) for name in self.predictors}
-        a, log_p = self.of.coder.answers(cells, n * TRIES), np.empty(n * TRIES)
+        there = {name: _values(*of.of[name]) for name in self.outside}
+        a, log_p = self.of.coder.answers(cells | there, n * TRIES), np.empty(n * TRIES)
         for k in np.unique(cluster):
             at = np.flatnonzero(cluster[again] == k)
             part = Answers(np.zeros(0), a.u[at][:, None], a.w[at][:, None])

@@ -60,6 +60,12 @@ class Outcomes:
 
         return OutcomeLaw(AskedOutcome(self.coder, self.state(draw)), copy(view))
 
+    def neighbours(self, draw: Draw) -> set[str]:
+        """Return a column of the outcome's view in a draw, with the others of its block."""
+        first = self.run.names_in(draw, draw.outcome_view)[0]
+        joint = self.run.chains[0].config.joint.values()
+        return next((set(of["columns"]) for of in joint if first in of["columns"]), {first})
+
     @cached_property
     def coder(self) -> Coder:
         """Conversion between recorded cells and the regression's units."""
@@ -67,7 +73,7 @@ class Outcomes:
 
     def state(self, draw: Draw) -> State:
         """Return the coefficients of a draw."""
-        return State.of(self.law, draw.outcome or {}, int(draw.labels[0].max()) + 1)
+        return State.of(self.law, draw.outcome or {}, int(draw.labels[draw.outcome_view].max()) + 1)
 
     @cached_property
     def answers(self) -> Answers:

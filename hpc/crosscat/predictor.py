@@ -117,6 +117,7 @@ class Predictor:
             self.draws.append(law)
             self._membership.append([_membership(r, draw) for r in views])
         self._states = [] if run.outcomes is None else [run.outcomes.state(draw) for draw in drawn]
+        self._outcome_views = [draw.outcome_view for draw in drawn]
         self._n_expected = 0 if run.outcomes is None else run.outcomes.n_expected
         self.n_draws = len(self.draws)
         most = max(view.tail.n_slots for draw in self.draws for view in draw.views)
@@ -155,8 +156,9 @@ class Predictor:
                 log_density[d] += top + np.log(total)
                 weights.append(weight / total[:, None])
             if answers is not None:
-                each = self._states[d].expectations(answers).reshape(*weights[0].shape, -1)
-                expected[d] = (weights[0][:, :, None] * each).sum(axis=1)
+                weight = weights[self._outcome_views[d]]
+                each = self._states[d].expectations(answers).reshape(*weight.shape, -1)
+                expected[d] = (weight[:, :, None] * each).sum(axis=1)
             above = np.maximum(largest, log_density[d])
             fade, gain = np.exp(largest - above), np.exp(log_density[d] - above)
             largest = above

@@ -145,16 +145,13 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
         what = f"given, but {shown(name)} is the outcome, whose law is in [outcome]; take it out"
         report.add(("columns", name, "prior"), what)
     model, sampler = sections.get("model"), sections.get("sampler")
-    if model is not None and model.has_views:
-        what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
-        report.add(("outcome", "column"), f'{what}; set family = "mixture"')
-    elif model is not None and ((learned := _asks_for_links(model)) or not model.likelihood):
+    if model is not None and ((learned := _asks_for_links(model)) or not model.likelihood):
         key = learned or "likelihood"
-        report.add(("model", key), f"{shown(getattr(model, key))} is not for a mixture with an outcome; take it out")
+        report.add(("model", key), f"{shown(getattr(model, key))} is not for a run with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
-        report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')
+        report.add(("sampler", "opening"), '"all" is not for a run with an outcome; take it out')
     if sampler is not None and sampler.strategy == "anneal":
-        report.add(("sampler", "strategy"), '"anneal" is not for a mixture with an outcome; take it out')
+        report.add(("sampler", "strategy"), '"anneal" is not for a run with an outcome; take it out')
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:

@@ -39,9 +39,10 @@ class Synthesis:
         return [Part(view.names, len(view.law.statistics), view.law.labels, view.clusters(ids)) for view in self._views]
 
     def cells(self, ids: np.ndarray, parts: Sequence[Part]) -> dict[str, np.ndarray]:
-        drawn = {}
-        for view, part in zip(self._views, parts, strict=True):
-            drawn |= view.cells(ids, part.clusters, self._without)
+        drawn: dict[str, np.ndarray] = {}
+        clusters = {id(view.law): part.clusters for view, part in zip(self._views, parts, strict=True)}
+        for view in sorted(self._views, key=lambda view: view.law.outcome is not None):  # see `law.outcome_last`
+            drawn |= view.cells(ids, clusters[id(view.law)], self._without, drawn)
         return drawn
 
 
@@ -78,8 +79,13 @@ class _View:
         result[new] += self._seats[np.searchsorted(self._new, ids[new])]
         return result
 
-    def cells(self, ids: np.ndarray, clusters: np.ndarray, without: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return self._draws.cells(self.names, Known(len(ids), {}), clusters, self._stream, ids, without)
+    def cells(
+        self, ids: np.ndarray, clusters: np.ndarray, without: Mapping[str, np.ndarray], drawn: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        known = Known(len(ids), {})
+        if self.law.outcome is not None:
+            known = self.law.outcome.beside(known, drawn)
+        return self._draws.cells(self.names, known, clusters, self._stream, ids, without)
 
 
 def seated(n: int, concentration: float, discount: float, g: np.random.Generator) -> np.ndarray:

@@ -115,8 +115,13 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def in_blocks(self) -> list[str]:
-        """Names of the columns in `blocks`."""
-        return [name for block in self.blocks for name in block.names]
+        """Names of the columns in `blocks`, and of those outside the view on which the outcome depends."""
+        return [*(name for block in self.blocks for name in block.names), *self.outside]
+
+    @property
+    def outside(self) -> list[str]:
+        """Predictors of the outcome in other views."""
+        return [] if self.outcome is None else self.outcome.outside
 
     def block_of(self, name: str) -> JointLaw | None:
         """Return the block or tree of a column, or None."""

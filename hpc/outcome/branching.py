@@ -38,13 +38,13 @@ def branches(
     """
     n, p = len(is_split), outcome.law.p
     wholes = [np.where(labels >= 0, labels >> 1, -1).astype(np.int32) for labels in z]
-    halves = _scored(outcome, z, present.reshape(2 * n, p), np.repeat(is_split, 2), stream)
-    whole = _scored(outcome, wholes, present[:, 0], ~is_split, stream)
+    halves = scored(outcome, z, present.reshape(2 * n, p), np.repeat(is_split, 2), stream)
+    whole = scored(outcome, wholes, present[:, 0], ~is_split, stream)
     factor = halves[1].reshape(n, 2).sum(axis=1) - whole[1]
     return Branches(factor, halves[0].reshape(n, 2, p), whole[0])
 
 
-def _scored(
+def scored(
     outcome: Outcome, z: Sequence[np.ndarray], present: np.ndarray, drawn: np.ndarray, stream: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (K, p) of the clusters z, drawn from g_C where `drawn`, else `present`, and log W (K,), on

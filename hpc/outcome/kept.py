@@ -12,17 +12,22 @@ if TYPE_CHECKING:
 
 PREFIX = "outcome_"
 NAMES = ("theta", "beta", "law")
-POINTS = PREFIX + "points"
+POINTS, VIEW = PREFIX + "points", PREFIX + "view"
 
 
-def arrays_of(outcome: Outcome | None) -> dict[str, np.ndarray]:
-    """Return the arrays of the present state; empty without an outcome."""
-    return {} if outcome is None else {PREFIX + name: of for name, of in outcome.state().items()}
+def arrays_of(outcome: Outcome | None, view: int | None = None) -> dict[str, np.ndarray]:
+    """Return the arrays of the present state; empty without an outcome. view: that of the outcome, of several."""
+    if outcome is None:
+        return {}
+    of = {PREFIX + name: of for name, of in outcome.state().items()}
+    return of if view is None else of | {VIEW: np.array(view)}
 
 
-def taken(arrays: dict[str, Any]) -> dict[str, np.ndarray] | None:
-    """Remove the outcome's arrays from those of a draw and return them; None without an outcome."""
-    return {name: arrays.pop(PREFIX + name) for name in NAMES} if PREFIX + NAMES[0] in arrays else None
+def taken(arrays: dict[str, Any]) -> tuple[dict[str, np.ndarray] | None, int]:
+    """Remove the outcome's arrays from those of a draw and return them, and its view; None and 0 without an outcome."""
+    if PREFIX + NAMES[0] not in arrays:
+        return None, 0
+    return {name: arrays.pop(PREFIX + name) for name in NAMES}, int(arrays.pop(VIEW, 0))
 
 
 def points_of(outcome: Outcome | None) -> dict[int, dict[str, np.ndarray]]:

@@ -19,11 +19,11 @@ MOST = 16  # coefficients that are tried for a new cluster
 
 class Outcome(Section):
     of_the_model: ClassVar[bool] = True
-    refused_by: ClassVar[Collection[str]] = ("crosscat",)
 
     column: Name | None = key(
         None,
-        "mixtures: the column that a regression in each cluster explains; it is no column of the mixture then",
+        "column that a regression in each cluster explains, of a cross-categorization in one view; it is no column of "
+        "the model then",
         "the name of a column",
     )
     covariates: Names = key((), "columns with the same coefficients in all clusters", "a list of names of columns")

@@ -158,6 +158,14 @@ class Outcome:
         self.share()
         if self.fireflies is not None and self.fireflies.points is None and cycle >= self.fireflies.after:
             self.fireflies.freeze(z)
+        self._rate(value)
+
+    def rate(self, z: Sequence[np.ndarray]) -> None:
+        """Compute the log likelihood anew, after a change of the labels z of this rank's shards."""
+        self._rate(self._value_and_slopes(z)[0])
+
+    def _rate(self, value: float) -> None:
+        """Keep the log likelihood, on root. value: log density of the coefficients. Not collective."""
         if self.comm.rank == 0:
             rest = self.n * math.log(self.law.scale) if self.law.likelihood.has_scale else 0.0
             self.log_likelihood = value - self.law.log_prior(self.theta, self.beta) + self._log_base - rest

@@ -116,6 +116,8 @@ class Purpose(IntEnum):
     OUTCOME_PREDICTORS = 105  # cells of an outcome's predictors that an answer averages over; sub = kind of column
     OUTCOME_CELLS = 106  # outcomes of simulated rows; sub = use
     OUTCOME_LIGHT = 107  # bright rows of an outcome; sub = shard, and the step of the cycle above it
+    OUTCOME_VIEW = 108  # view of an outcome, with coefficients proposed in the others
+    OUTCOME_HOST = 109  # column of that view that stays while the others change views
     GROWN = 87  # seed of the chains of a run to which rows were added; cycle = number of times
 
 

@@ -89,7 +89,10 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
 
 def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
     """Return what `with_shapes` does, without fitting coordinates. Collective."""
-    if decided := config.model.links_by_default:
+    decided = config.model.links_by_default
+    if decided and any(of.taken for of in config.sections.values()):
+        decided = "none"  # columns beside an outcome are not linked
+    if decided:
         config = config.changed("model", links=decided)
     if config.model.fits_lines:
         lines = line_columns(data, config.model.parents, config.model.binned) or "none"

@@ -237,6 +237,7 @@ ONE_VIEW = (
     }
 )
 SEVERAL_VIEWS = LINKS | {
+    **OUTCOME,
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
@@ -385,5 +386,4 @@ VALUES: dict[str, dict[str, list[Case]]] = {
     "svi lda": TOPICS,
 }
 REFUSED = {"crosscat": {GammaPrior}}  # views that split and merge have no gamma prior
-NO_VALUE = {"crosscat": {*OUTCOME}}  # views have no outcome
-NO_VALUE |= {"svi factorization": {"columns.use"}, "svi lda": {"columns.use"}}  # a sparse table has no such columns
+NO_VALUE = {"svi factorization": {"columns.use"}, "svi lda": {"columns.use"}}  # a sparse table has no such columns

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 class Bodies:
-    """The chain's present bodies. names: columns of each body; where (U,): view of each body."""
+    """The chain's present bodies. names: columns of each body; where (U,): view of each body; host: body that stays in
+    the outcome's view, or -1."""
 
     def __init__(self, chain: Mixture):
         self.names, self.process = chain.bodies, chain.process
         self.where = np.array(chain.view_of(self.names))
+        of_host = set(chain.units[chain.host]) if chain.host >= 0 else set()
+        self.host = next((u for u, names in enumerate(self.names) if of_host.intersection(names)), -1)
         self._n_columns = self._counted(chain.units)
         self._n_linkable = self._n_links = None
         if chain.settings.learns_links:

@@ -23,7 +23,7 @@ from mpibayes.errors import NumericalError
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.components.product import Parameters, Part
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat import host, sync
 from mpibayes.hpc.crosscat.columns.bodies import Bodies
 from mpibayes.hpc.crosscat.columns.scan import Present, Rowwise, auxiliaries, of_views
 from mpibayes.hpc.crosscat.pruning import Pruning
@@ -34,6 +34,7 @@ from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
+    from mpibayes.hpc.outcome.outcome import Outcome
 
 LEVELS = 10  # steps of a path
 LANES = 1 << 28  # first random-number lane of the sweeps
@@ -49,9 +50,10 @@ def due(chain: Mixture) -> bool:
 
 def draw(chain: Mixture) -> tuple[list[int], list[Rowwise]] | None:
     """Draw the view of a random body. Return the partition of each body, and the partitions, as `scan.scan` does, or
-    None if it stays. Collective."""
+    None if it stays, as the outcome's host does. Collective."""
     bodies, stream = Bodies(chain), generator(purpose=Purpose.POWERS, **chain.key)
-    return draw_one(chain, bodies, int(stream.integers(len(bodies.names))), stream)
+    body = int(stream.integers(len(bodies.names)))
+    return None if body == bodies.host else draw_one(chain, bodies, body, stream)
 
 
 def draw_one(
@@ -63,10 +65,13 @@ def draw_one(
     if np.count_nonzero(bodies.where == present) > 1:  # else its emptied view serves as the auxiliary one
         first = chain.views[0]
         partitions += auxiliaries(chain.comm, first.law, Present.of(first), chain.key, [AUXILIARY])
-    log_weight = np.empty(len(partitions))
+    log_weight, outcomes = np.empty(len(partitions)), host.by_view(chain)
+    if bodies.host >= 0:
+        chain.outcome.begin()  # its global coefficients were drawn after the sweeps
     for p, of in enumerate(partitions):
         others = chain.views[p].columns if p < len(chain.views) else ()
-        path = Path(chain, of, {*others, *bodies.names[body]}, bodies.names[body], LANES + p)
+        outcome = outcomes[p] if p < len(chain.views) else None
+        path = Path(chain, of, {*others, *bodies.names[body]}, bodies.names[body], LANES + p, outcome)
         log_weight[p] = path.run(leaving=p == present) + bodies.log_prior(_moved(bodies.where, body, p))
         partitions[p] = path.end()
     chosen = int(chain.comm.share(draw_on_grid(log_weight, stream) if chain.comm.rank == 0 else 0))
@@ -85,10 +90,14 @@ def _moved(where: np.ndarray, body: int, view: int) -> np.ndarray:
 
 class Path:
     """The rows of a partition while a body's likelihood is raised to power 1 or lowered to 0. names: the partition's
-    columns, including the body's. Methods are collective."""
+    columns, including the body's. outcome: the chain's, if labels of this partition depend on it; clusters keep their
+    coefficients. Methods are collective."""
 
-    def __init__(self, chain: Mixture, start: Rowwise, names: set[str], body: Sequence[str], lane: int):
-        self.chain, self.comm, self.start, self.lane = chain, chain.comm, start, lane
+    def __init__(
+        self, chain: Mixture, start: Rowwise, names: set[str], body: Sequence[str], lane: int,
+        outcome: Outcome | None = None,
+    ):  # fmt: skip
+        self.chain, self.comm, self.start, self.lane, self.outcome = chain, chain.comm, start, lane, outcome
         self.components, self.hyper, cells = chain.of_columns(names, chain.held_with(names))
         self.hyper = replace(self.hyper, concentration=start.process[0], discount=start.process[1])
         self.shards = [replace(shard, rows=cells(i)) for i, shard in enumerate(chain.shards)]
@@ -154,7 +163,7 @@ class Path:
         weights, _, parameters = exchange(self.comm, self.dealing, n_labels, 0, weights, columns, drawn)
         shared = Shared(self.hyper, anchor, weights, parameters)
         owner = np.full(n_labels, NO_SHARD)
-        step = Step(shared, nobody, owner, None, self.prior, self.components, (), 1, key, self.pruning)
+        step = Step(shared, nobody, owner, None, self.prior, self.components, (), 1, key, self.pruning, self.outcome)
         try:
             self.z = [step.run(shard, z) for shard, z in zip(self.shards, self.z)]
         except FloatingPointError as error:  # `run.loop.main` ends the other ranks

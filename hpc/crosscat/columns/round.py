@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.errors import NumericalError
-from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat import host, sync
 from mpibayes.hpc.crosscat.columns import powers, scan, subtrees
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.links.forest import ROOT
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def move(chain: Mixture) -> dict[str, int]:
     """Draw the views' concentration and discount, and, when due, the view of every column and splits and merges of
     views. Return counts of accepted and tried moves, named as in `CycleInfo`. Collective."""
+    host.draw_host(chain)
     stream = generator(purpose=Purpose.VIEWS, **chain.key)
     process = np.array(chain.law.draw(np.bincount(chain.view_of_unit), chain.process[0], stream))
     chain.comm.broadcast(process)
@@ -42,6 +43,7 @@ def move(chain: Mixture) -> dict[str, int]:
         if result is not None:
             moved += 1
             regroup(chain, *result)
+            host.rate(chain)
     accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
     if not moves.due_for_views(every, chain.cycles, chain.n_rows * len(chain.columns)):
         tried = 0
@@ -62,7 +64,8 @@ def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | N
     with it. Collective."""
     s = chain.settings
     if not s.learns_links:
-        return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None, {}
+        of = chain.comm, chain.views, chain.units, chain.process, chain.cycles, chain.host
+        return *scan.scan(*of), None, {}
     return subtrees.scan(chain, cut=not s.learns_bases and cuts(s.link_moves, chain.cycles))
 
 

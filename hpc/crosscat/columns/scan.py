@@ -192,10 +192,11 @@ class Seating:
 
 
 def scan(
-    comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], process: tuple[float, float], cycle: int
-) -> tuple[list[int], list[Rowwise]]:
+    comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], process: tuple[float, float], cycle: int,
+    host: int = -1,
+) -> tuple[list[int], list[Rowwise]]:  # fmt: skip
     """Scan all units of columns once, in random order. Return the partition of each unit, and the partitions, views'
-    first. process: concentration and discount of the views. Collective.
+    first. process: concentration and discount of the views. host: a unit that stays, or -1. Collective.
     """
     first = views[0]
     partitions, rows = of_views(views), Present.of(first)
@@ -203,10 +204,11 @@ def scan(
     key = first.key(cycle)
     stream = generator(purpose=Purpose.COLUMNS, **key)
     order = stream.permutation(len(units))
+    order = order[order != host]
     where = [of_name[names[0]] for names in units]
     seating = Seating(where, np.zeros((len(units), 0)), *process, stream, [])
     state, done, n_fresh = np.array([0, *where], np.int64), 0, 0
-    while done < len(units):
+    while done < len(order):
         more = AUXILIARY if not n_fresh else 1
         fresh = auxiliaries(comm, first.law, rows, key, range(n_fresh, n_fresh + more))
         result = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])

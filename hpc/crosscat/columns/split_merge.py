@@ -28,7 +28,8 @@ LAUNCHES = 1 << 20  # first random-number lane of the launches
 class Move:
     """The number-th move of a cycle. Every method is collective; root computes what depends on cells, and shares it.
 
-    Linked columns move together, with their links: `units` are the chain's bodies here.
+    Linked columns move together, with their links: `units` are the chain's bodies here. The view of an outcome keeps
+    its rows' partition and its host: other moves of it are rejected, splits and merges alike.
     """
 
     def __init__(self, chain: Mixture, number: int):
@@ -36,7 +37,8 @@ class Move:
         self.key = {"seed": chain.settings.seed, "cycle": chain.cycles, "chain": chain.chain}
         self.stream = generator(purpose=Purpose.VIEW_MOVES, sub=number, **self.key)
         self.bodies = Bodies(chain)
-        self.units, self.where = self.bodies.names, self.bodies.where
+        self.units, self.where, self.host = self.bodies.names, self.bodies.where, self.bodies.host
+        self.fixed = int(self.where[self.host]) if self.host >= 0 else -1  # view of the outcome
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
         """Return the accepted proposal: the partition of each unit, and the partitions, as `columns.scan.scan` does; or
@@ -49,8 +51,12 @@ class Move:
         if chosen is None:
             return None
         view, ways = chosen
+        if self.anew and view == self.fixed:
+            return None
         part, old = np.flatnonzero(self.where == view), self.views[view]
         a, b, log_q_sides = self._cut(part)
+        if self.host in b:
+            return None
         cut = self.where.copy()
         cut[b] = len(self.views)
         log_r = self._log_choices(self.where, cut, len(a), len(b), ways, old.n_labels) - log_q_sides
@@ -79,6 +85,8 @@ class Move:
         sizes = np.array([(self.where == v).sum() for v in pair])
         share = sizes[0] ** 2 / (sizes**2).sum()
         view_a, view_b = pair if self.stream.random() < share else pair[::-1]
+        if view_b == self.fixed or (self.anew and view_a == self.fixed):
+            return None
         a, b = (np.flatnonzero(self.where == v) for v in (view_a, view_b))
         part = np.sort(np.concatenate([a, b]))
         old_a, old_b = self.views[view_a], self.views[view_b]

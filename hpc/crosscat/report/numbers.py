@@ -46,6 +46,8 @@ def numbers(p: RunSummary) -> dict[str, Any]:
         document["links"] = _links(p.links)
     if p.outcome is not None:
         document["outcome"] = outcome.numbers(p.outcome)
+        if p.run.several:
+            document["outcome"] |= {"view": p.views[p.outcome.view].number, "share_of_draws": p.outcome.share}
     if p.agreement is None:
         return document
     document["agreement"] = _agreement(p, p.agreement)

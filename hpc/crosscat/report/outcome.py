@@ -33,7 +33,8 @@ class Effects:
     rows with an outcome, or share of the level, of all rows last (NaN without any); known (R + 1,): number of these
     rows. scale: posterior median, of a numeric outcome; else NaN.
     plain (C, D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are not
-    columns of the mixture and whose mean differs between clusters. scores: None if no row is held out."""
+    columns of the clusters' view and whose mean differs between clusters. scores: None if no row is held out. view:
+    place of the clusters' view among the representative views; share: of the draws in which the outcome is there."""
 
     of: Outcomes
     of_clusters: np.ndarray
@@ -46,6 +47,8 @@ class Effects:
     plain: np.ndarray
     apart: Sequence[str]
     scores: Scores | None
+    view: int = 0
+    share: float = 1.0
 
     @property
     def ratio(self) -> bool:
@@ -62,16 +65,18 @@ class Effects:
         return np.exp(effects) if self.ratio else effects * self.of.columns.centre_and_unit[1]
 
 
-def effects_of(run: Posterior, r: Representative) -> Effects | None:
-    """Return the effects in the clusters of a partition, averaged over its rows' clusters in each draw; None without an
-    outcome or a draw after burn-in."""
+def effects_of(run: Posterior, views: Sequence[Representative]) -> Effects | None:
+    """Return the effects in the clusters of the representative view that has the outcome in most draws, averaged over
+    its rows' clusters in each draw; None without an outcome or a draw after burn-in."""
     of, kept = run.outcomes, evenly(run.kept(), DRAWS)
     if of is None or not kept:
         return None
+    view, share = _view(run, kept, views)
+    r = views[view]
     answers, clusters, covariates, scale = of.answers, [], [], []
     v = np.concatenate([[1.0], answers.u.mean(axis=0, dtype=np.float64)])
     for _, draw in run.states(kept):
-        state, together = of.state(draw), contingency(r.labels, draw.labels[0])
+        state, together = of.state(draw), contingency(r.labels, draw.labels[draw.outcome_view])
         eta = np.stack([state.law.own(state.theta, c) @ v for c in range(of.columns.n_eta)], axis=1)
         of_all = together.sum(axis=0) @ eta / together.sum()
         clusters.append(together @ eta / together.sum(axis=1)[:, None] - of_all)
@@ -85,8 +90,20 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
     return Effects(
         of, _points(clusters), _points(covariates), design.names, design.references,
         total / np.where(count > 0, count, np.nan)[:, None], count, float(np.median(scale)),
-        _plain(of), _apart(run, of, r.labels), scores_of(run, kept),
+        _plain(of), _apart(of, r), scores_of(run, kept), view, share,
     )  # fmt: skip
+
+
+def _view(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> tuple[int, float]:
+    """Return `Effects.view` and `Effects.share`."""
+    if len(views) == 1 and not run.several:
+        return 0, 1.0
+    votes, n = np.zeros(len(views)), 0
+    for _, draw in run.states(kept):
+        votes += [r.of.nearest_view(draw) == draw.outcome_view for r in views]
+        n += 1
+    best = int(votes.argmax())
+    return best, float(votes[best] / n)
 
 
 def _averaged(of: Outcomes, y: np.ndarray) -> list[np.ndarray]:
@@ -105,12 +122,12 @@ def _plain(of: Outcomes) -> np.ndarray:
     return at + error * np.array([-NORMAL_95, 0.0, NORMAL_95])
 
 
-def _apart(run: Posterior, of: Outcomes, labels: np.ndarray) -> list[str]:
+def _apart(of: Outcomes, r: Representative) -> list[str]:
     """Return `Effects.apart`: predictors whose variance clusters explain to more than LEAST, corrected for chance."""
-    names, mine = [], {c.name for c in run.data.stored}
+    names, mine = [], set(r.of.names)
     for design, x in ((of.columns.slopes, of.answers.u), (of.columns.covariates, of.answers.w)):
         for term in design.terms:
-            shares = [_explained(x[:, j], labels) for j in range(term.first, term.first + term.width)]
+            shares = [_explained(x[:, j], r.labels) for j in range(term.first, term.first + term.width)]
             if term.column.name not in mine and max(shares) > LEAST:
                 names.append(term.column.name)
     return names
@@ -137,15 +154,21 @@ def _or_none(x: float) -> float | None:
 
 
 def warnings_of(e: Effects | None) -> list[str]:
-    """Return a warning of predictors that should be columns of the mixture."""
-    if e is None or not e.apart:
+    """Return warnings of predictors that should be columns of the clusters' view."""
+    if e is None:
         return []
-    many = len(e.apart) > 1
-    which = f"the covariate{'s' * many} {enumerated(e.apart)} differ{'' if many else 's'} between clusters"
-    are = "are no columns" if many else "is no column"
-    return [
-        f"{which}, and {are} of the mixture: coefficients take a part of the clusters' effect; leave out use = false"
-    ]
+    stored = {c.name for c in e.of.run.data.stored}
+    unused, elsewhere = ([name for name in e.apart if (name in stored) == there] for there in (False, True))
+    takes = "coefficients take a part of the clusters' effect"
+    made = []
+    for names, one, more, what in (
+        (unused, "is no column of the mixture", "are no columns of the mixture", f"{takes}; leave out use = false"),
+        (elsewhere, "is in another view", "are in other views", takes),
+    ):
+        many = len(names) > 1
+        which = f"the covariate{'s' * many} {enumerated(names)} differ{'' if many else 's'} between clusters"
+        made += [f"{which}, and {more if many else one}: {what}"] if names else []
+    return made
 
 
 def sentences(e: Effects | None) -> list[str]:
@@ -163,13 +186,13 @@ def sentences(e: Effects | None) -> list[str]:
     ]
 
 
-def section(e: Effects, lines: Sequence[Any]) -> Section:
-    """Return the outcome's section. lines: of the representative partition's clusters."""
+def section(e: Effects, lines: Sequence[Any], where: str = "") -> Section:
+    """Return the outcome's section. lines: of the representative partition's clusters; where: words on their view."""
     likelihood, name = e.of.columns.likelihood, e.of.name
     column, levels = e.of.columns.column, e.levels
     what = f"probability of {column.levels[1]}" if likelihood.of_classes else "mean"
     which = f" of each level against {column.levels[0]}," if likelihood.of_levels else ""
-    words = (
+    words = where + (
         f"{name}: the {likelihood.effect}{which} of each cluster against all rows, with the same covariates: median "
         "and 90 % interval over draws, whose clusters are matched by the rows of the representative partition."
     )

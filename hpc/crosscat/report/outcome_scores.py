@@ -148,11 +148,12 @@ def _by_clusters(
         state = of.state(draw)
         for at in (slice(i, i + PIECE) for i in range(0, len(rows), PIECE)):
             few = Answers(answers.y[at], answers.u[at], answers.w[at])
-            terms = law.views[0].log_terms(law.rows_of(0, rows.take(at)))
-            of_cells[d, at] = np.logaddexp.reduce(terms, axis=1)
+            view, part = draw.outcome_view, rows.take(at)
+            terms, others = law.views[view].log_terms(law.rows_of(view, part)), law.log_density_without(view, part)
+            in_view = np.logaddexp.reduce(terms, axis=1)
             each = state.expectations(few).reshape(*terms.shape, -1)
-            expected[d, at] = (np.exp(terms - of_cells[d, at][:, None])[:, :, None] * each).sum(axis=1)
-            of_both[d, at] = state.log_density(terms, few)
+            expected[d, at] = (np.exp(terms - in_view[:, None])[:, :, None] * each).sum(axis=1)
+            of_cells[d, at], of_both[d, at] = others + in_view, others + state.log_density(terms, few)
     total = np.logaddexp.reduce(of_cells, axis=0)
     mean = (np.exp(of_cells - total)[:, :, None] * expected).sum(axis=0)
     return np.logaddexp.reduce(of_both, axis=0) - total, mean if shape[1] > 1 else mean[:, 0]

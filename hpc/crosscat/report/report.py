@@ -70,7 +70,7 @@ def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
             clusters.section(p, view, drawn(figures, picture), most, FEW_TRAITS if several else TRAITS, i == 0, on)
         )
     if p.outcome is not None:
-        made.append(outcome.section(p.outcome, p.views[0].clusters))
+        made.append(outcome.section(p.outcome, p.views[p.outcome.view].clusters, views.of_outcome(p)))
     watched = [(v, c) for v in p.views for c in v.curves]
     if watched:
         of = [(_where(p, v, c.column.name), c, v.clusters) for v, c in watched]

@@ -151,7 +151,7 @@ def summarise(run: Posterior) -> RunSummary:
     posterior.links = links_of(run, [(view.of.names, view.labels) for view in reference.views])
     describe(run, posterior.views, kept, posterior.links, posterior.weights)
     if run.outcomes is not None:
-        posterior.outcome = effects_of(run, reference.views[0])
+        posterior.outcome = effects_of(run, reference.views)
         posterior.warnings += warnings_of(posterior.outcome)
     return posterior
 

@@ -143,6 +143,15 @@ def _short(name: str) -> str:
     return name if len(name) <= LETTERS else name[: LETTERS - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
+def of_outcome(p: RunSummary) -> str:
+    """Name the view of the outcome's clusters; "" of a mixture."""
+    if not p.run.several or p.outcome is None:
+        return ""
+    view = p.views[p.outcome.view]
+    columns = first_columns(view, NAMED_ON_TOP, cut)
+    return f"In {percent(p.outcome.share)} of the draws the outcome is in view {view.number} ({columns}). "
+
+
 def of_columns(p: RunSummary) -> Section:
     """Return the section on all columns, by mutual information with the clusters of their view."""
     fields = [

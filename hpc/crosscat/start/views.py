@@ -14,6 +14,7 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
@@ -102,8 +103,7 @@ def follow(mixture: Mixture, pilot: Pilot) -> None:
             _seat_nearest(shard.rows, z, rows, tail)
         view.n_labels, view.hyper = len(of.statistics), of.hyper
     mixture.resume(0, process=pilot.process)
-    if mixture.outcome is not None and not mixture.outcome.entry:
-        mixture.outcome.start(mixture.view.z, mixture.view.n_labels)
+    host.at_first(mixture)
 
 
 def _seat_nearest(rows, z: np.ndarray, chosen: np.ndarray, tail: kernels.Tail) -> None:
