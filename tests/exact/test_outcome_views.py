@@ -107,9 +107,10 @@ def test_ranks_change_no_bit(settings):
 # ---- wrong programs --------------------------------------------------------------------------------------------------
 
 
-def anywhere():
-    """Wrong: every view has the outcome with the same probability, whatever its columns."""
-    return mock.patch.object(host, "log_prior", lambda chain: np.zeros(len(chain.views)))
+def inverted():
+    """Wrong: the prior probability of a view enters the draw with the wrong sign."""
+    right = host.log_prior
+    return mock.patch.object(host, "log_prior", lambda chain: -right(chain))
 
 
 def likelihood_alone():
@@ -171,7 +172,7 @@ def lost():
 FIRST = "lost"
 WRONG = {
     "lost": (lost, {}),
-    "anywhere": (anywhere, ALONE),
+    "inverted": (inverted, ALONE),
     "likelihood alone": (likelihood_alone, ALONE),
     "the first column stays": (first_host, {}),
     "merges excluded": (merges_excluded, {"view_moves": 4}),
