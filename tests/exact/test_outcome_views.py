@@ -73,21 +73,11 @@ def test_law_of_its_view():
         (3, {}),
         pytest.param(1, {}, marks=pytest.mark.thorough),
         pytest.param(2, {"column_powers": 1}, marks=pytest.mark.thorough),
-        pytest.param(2, {"sweeps_per_cycle": 2, "view_moves": 4}, marks=pytest.mark.thorough),
     ],
 )
 def test_law(n_shards, settings):
     p, t = p_value(means(serial(), n_shards, **settings), outcome_views.exact())
     assert p >= LEVEL, f"{n_shards} shards, {settings}: p {p:.2g}, t {t:.1f} (seed {seed(31)})"
-
-
-@pytest.mark.mpi(min_size=2)
-@pytest.mark.thorough
-def test_law_on_ranks():
-    of = means(world(), 3)
-    if world().rank == 0:
-        p, t = p_value(of, outcome_views.exact())
-        assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(31)})"
 
 
 @pytest.mark.mpi(min_size=2)
