@@ -3,6 +3,7 @@
     python benchmarks/outcome.py coverage [--tables 200] [--rows 2000] [--cycles 400] [--confounded] [--apart] [--keep]
     python benchmarks/outcome.py speed [--rows 100000] [--cycles 150] [--steps 1 5] [--keep]
     python benchmarks/outcome.py counts [--rows 10000] [--cycles 300] [--keep]
+    python benchmarks/outcome.py table [--rows 1296463] [--cycles 400]; mpibayes run run.toml -o people --ranks 2
 
 A table has 33 clusters, whose sizes fall as (k + 1)^-0.7, 31 columns of 0 and 1, of which seven in ten differ between
 clusters, and three covariates, whose means differ between clusters but for the second. Log odds are theta_k ~ N(-0.8,
@@ -20,6 +21,8 @@ about their means, the least of the coefficients, which intervals go by.
 counts: a Poisson outcome with skewed covariates, exp(s w_0) and exp(s w_1) in standard deviations: acceptance of its
 trajectories and effective draws of coefficients, in the true clusters, in the metric of each row's own count and in
 that of its cluster's mean.
+
+table: writes t.h5, with confounded covariates, and run.toml, of two chains, into the working directory.
 
 --keep writes into benchmarks/results.
 """
@@ -83,10 +86,10 @@ def made(n: int, seed: int, confounded: bool) -> tuple[np.ndarray, ...]:
     return x.astype(int), w, y.astype(int), z, theta
 
 
-def chain(
+def write(
     folder: Path, cells: tuple[np.ndarray, ...], cycles: int, outcome: bool = True, more: str = "", kind="boolean"
-):
-    """A chain of the default settings on a table, before its start. kind: of the outcome's column."""
+) -> Path:
+    """Write t.h5 and run.toml, of the default settings; return the latter. kind: of the outcome's column."""
     x, w, y, *_ = cells
     binary = ["0", "1"]
     columns = [(f"x{j}", "boolean", of, binary) for j, of in enumerate(x.T)]
@@ -96,7 +99,12 @@ def chain(
     write_table(folder / "t.h5", *table_from_arrays(columns), overwrite=True)
     more = (OUTCOME if outcome else "[columns.y]\nuse = false\n") + more
     (folder / "run.toml").write_text(RUN.format(cycles=cycles, burn_in=cycles // 3, more=more))
-    result = examine(folder / "run.toml")
+    return folder / "run.toml"
+
+
+def chain(folder: Path, cells: tuple[np.ndarray, ...], cycles: int, *how, **keys):
+    """A chain of the default settings on a table, before its start; as `write`."""
+    result = examine(write(folder, cells, cycles, *how, **keys))
     return family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
 
 
@@ -251,7 +259,8 @@ def counts(given: argparse.Namespace) -> Iterator[tuple[dict, dict]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, rows, cycles in (("coverage", 2_000, 400), ("speed", 100_000, 150), ("counts", 10_000, 300)):
+    for verb, rows, cycles in (("coverage", 2_000, 400), ("speed", 100_000, 150), ("counts", 10_000, 300),
+                               ("table", 1_296_463, 400)):  # fmt: skip
         of = verbs.add_parser(verb)
         of.add_argument("--rows", type=int, default=rows)
         of.add_argument("--cycles", type=int, default=cycles)
@@ -261,6 +270,10 @@ def main() -> None:
     for switch in ("confounded", "apart"):
         verbs.choices["coverage"].add_argument(f"--{switch}", action="store_true")
     given = parser.parse_args()
+    if given.verb == "table":
+        run = write(Path(), made(given.rows, 0, True), given.cycles)
+        run.write_text(run.read_text().replace("[run]\n", "[run]\nchains = 2\nshards = 4\n"))
+        return
     kind = "_confounded" if given.verb == "coverage" and given.confounded else ""
     measure, title = {
         "coverage": (coverage, "intervals"), "speed": (speed, "a cycle"), "counts": (counts, "counts"),

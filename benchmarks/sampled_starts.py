@@ -47,7 +47,7 @@ init = "{init}"
 
 def make_table(folder: Path, n_rows: int) -> tuple[Path, np.ndarray]:
     """Write the made table; return its path and the true clusters."""
-    x, w, _, z = made(n_rows, 0, False)
+    x, w, _, z, _ = made(n_rows, 0, False)
     columns = [(f"x{j}", "boolean", of, ["0", "1"]) for j, of in enumerate(x.T)]
     columns += [(name, "real", w[:, j], None) for j, name in enumerate(COVARIATES[:2])]
     columns += [(COVARIATES[2], "boolean", w[:, 2].astype(int), ["0", "1"])]
