@@ -28,7 +28,7 @@ def nothing_yet(folder: Path, home: Path) -> str:
         n = sum(map(n_finished, chains))
         kept = f", of which {counted(n, 'finished search is', 'finished searches are')} kept" if n else ""
         why = f"the run {ended} in its search for a start{kept}"
-        then = "run the same command again, and give it more time"
+        then = "run the same command again"
     where = folder if ended is None else home
     return f"{where}: nothing was kept yet: {why}; {then}{_before_growth(home)}"
 

@@ -69,7 +69,8 @@ def advise(
     agreed = verdict in ("same", "unknown")
     if agreed and settled.settled:
         return Advice()
-    still = standing_still(summaries, on, several)
+    early = min(c.cycles for c in summaries) <= max(chain.config.burn_in for chain in chains)
+    still = "" if early else standing_still(summaries, on, several)  # of a chain that settles nothing is known
     stopped = [c for c in summaries if c.stopped]
     if stopped and not still:
         done, planned = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)

@@ -141,7 +141,7 @@ def _found(p: RunSummary) -> list[str]:
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         lines.append(f"{counted(len(sizes), 'cluster')} in {_rows(run)}{': ' * bool(most)}{most}.")
-        lines += outcome.sentences(p.outcome)
+    lines += outcome.sentences(p.outcome)
     if p.one_population and not (p.links and p.links.sure) and not agreement.contradicted(p.summaries, p.agreements):
         lines.append(INDEPENDENT)
     else:

@@ -20,7 +20,7 @@ def chain_on(
     alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
 ) -> Mixture:
     """Return a chain on the given rows whose columns stay in their views."""
-    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, column_powers=0)
     return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
 
 

@@ -1,14 +1,14 @@
 """Clusters that a chain on a large table starts from: those of a chain on a sample of its rows.
 
 With a million rows clusters that share the rows of several true ones, or divide those of one, outlast hundreds of
-cycles: every move between them has to pass states that are thousands of nats less probable. With ten thousand rows such
-clusters soon merge and split. So a chain on a sample runs first, and then every row takes its most probable cluster.
-Each chain has its own sample. A start is not a draw, so exactness is not affected.
+cycles: every move between them has to pass states that are thousands of nats less probable. With few rows such clusters
+soon merge and split. So chains on samples run first: one on few rows, from one cluster (or a search for views), then
+one on more rows, each of which takes its most probable cluster; then every row of the table does. Each chain has its
+own samples. A start is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,17 +17,19 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.once import Result, once
-from mpibayes.hpc.crosscat.start.views import Pilot, found_by
+from mpibayes.hpc.crosscat.start.views import Pilot, follow, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.finished import Finished
+from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 PART = "clusters"  # name of the result in `Finished`
-CYCLES = 80  # of the chain on the sample; 60 leave a few false clusters
+CYCLES = 80  # of each chain; 60 leave a few false clusters
+FEW = 3000  # rows of the first chain, from one cluster: among more a false cluster may already stay
 
 
 def ahead_in_words(n: int) -> str:
@@ -49,23 +51,39 @@ def clusters_of_sample(
     seed = int(stream.integers(2**63))  # the chain on the sample draws other random numbers
     places = np.sort(stream.choice(data.n_rows, n, replace=False))
     settings = replace(mixture.settings, seed=seed, contexts=mixture.linking.coding.contexts)
-    views = None if found is None else [of.columns for of in found.views]
-    search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, views)
+    few = np.sort(stream.choice(n, FEW, replace=False)) if found is None and n > FEW else None
+    search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, few, found)
     task = partial(once, finished, PART, data.columns, search)
     ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search for clusters")
     return result if found is None else replace(result, process=found.process)
 
 
 def _clusters(
-    alone: Serial, data: Data, settings: Settings, chain: int, places: np.ndarray,
-    views: Sequence[Sequence[str]] | None,
+    alone: Serial, data: Data, settings: Settings, chain: int, places: np.ndarray, few: np.ndarray | None,
+    found: Pilot | None,
 ) -> Result:  # fmt: skip
+    """Run a chain on the rows at `places`, from the clusters `found`, or those of `few` of these rows, or from one."""
     (rows,) = rows_of(data, [places])
+    views = None if found is None else [of.columns for of in found.views]
+    if few is not None:
+        mixture = chain_on(alone, data, rows.take(few), settings, chain)
+        mixture.start("one")
+        advance(mixture, CYCLES)
+        found = found_by(_without_learned_links(mixture, data, rows.take(few)))
     mixture = chain_on(alone, data, rows, settings, chain, views)
-    mixture.start("one")
+    if found is None:
+        mixture.start("one")
+    else:
+        follow(mixture, found)
     advance(mixture, CYCLES)
-    if settings.likelihood and isinstance(settings.links, str) and settings.links != "none":
-        labels = [view.z[0] for view in mixture.views]
-        mixture = chain_on(alone, data, rows, replace(settings, links="none"), chain, views)  # as chains begin
-        mixture.start(labels)
-    return found_by(mixture), np.zeros(0)
+    return found_by(_without_learned_links(mixture, data, rows)), np.zeros(0)
+
+
+def _without_learned_links(mixture: Mixture, data: Data, rows: Rows) -> Mixture:
+    """Return a chain with the same clusters as chains begin, which learn their own links."""
+    settings, views = mixture.settings, [view.columns for view in mixture.views]
+    if not (settings.likelihood and isinstance(settings.links, str) and settings.links != "none"):
+        return mixture
+    plain = chain_on(mixture.comm, data, rows, replace(settings, links="none"), mixture.chain, views)
+    plain.start([view.z[0] for view in mixture.views])
+    return plain
