@@ -6,26 +6,36 @@ import pytest
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start import sample, strategy, views
+from mpibayes.hpc.crosscat.start.alone import chain_on
 from mpibayes.hpc.parallel.comm import Serial, serial
 from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.io.table import table_from_arrays
 from tests.crosscat.test_search import table
 from tests.crosscat.test_searches import Data
 
 LINKS = {"none": "none", "forest": "forest"}
 
 
+def rows_between(data):
+    return lambda start, stop: data.rows.take(slice(start, stop))
+
+
 def started(seed=3, views_of=None, **keys):
     data = Data(*table(1))
     settings = Settings(seed=seed, shards=2, view_concentration=None if views_of is None else "learn", **keys)
-    mixture = Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), len(data.rows), settings)
+    mixture = Mixture(serial(), data.columns, rows_between(data), len(data.rows), settings)
     pilot = None
-    if views_of is not None:
-        pilot = views.Pilot([views.Found(tuple(names), None, None) for names in views_of], (2.0, 0.25))
+    if views_of is not None:  # a search's, with all rows in one cluster
+        alone = chain_on(serial(), data, data.rows, settings, 0, views_of)
+        alone.start("one")
+        pilot = views.Pilot(views.found_by(alone).views, (2.0, 0.25))
     return data, mixture, pilot
 
 
+@pytest.mark.parametrize("few", [100, 3000], ids=["from few rows", "from one cluster"])
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
-def test_every_row_starts_in_a_cluster_of_the_sample(links):
+def test_every_row_starts_in_a_cluster_of_the_sample(links, few, monkeypatch):
+    monkeypatch.setattr(sample, "FEW", few)
     data, mixture, _ = started(links=links)
     found = sample.clusters_of_sample(serial(), data, mixture, 200)
     assert len(data.asked) == 1 and len(data.asked[0]) == 200  # only the sample was read
@@ -46,6 +56,21 @@ def test_views_of_a_search_stay():
     assert all(of.statistics.size.sum() == 150 for of in found.views)
     views.follow(mixture, found)
     assert [list(view.columns) for view in mixture.views] == list(given)
+
+
+def test_no_false_cluster_stays(monkeypatch):
+    """From one cluster the chain on the sample divides one of the five in two of these three starts."""
+    g = np.random.default_rng(1)
+    z = g.integers(5, size=40_000)
+    share, mean = g.uniform(0.05, 0.95, (5, 10)), g.normal(0, 4, (5, 3))
+    cells, numbers = g.random((len(z), 10)) < share[z], mean[z] + g.standard_normal((len(z), 3))
+    columns = [(f"b{j}", "boolean", of.astype(int), ["0", "1"]) for j, of in enumerate(cells.T)]
+    columns += [(f"x{j}", "real", of, None) for j, of in enumerate(numbers.T)]
+    data = Data(*table_from_arrays(columns))
+    for chain in (1, 2, 3):
+        whole = Mixture(serial(), data.columns, rows_between(data), len(z), Settings(seed=0), chain)
+        sizes = sample.clusters_of_sample(serial(), data, whole, 10_000).views[0].statistics.size
+        assert (sizes > 200).sum() == 5, sizes
 
 
 def test_chains_have_samples_of_their_own():

@@ -69,7 +69,7 @@ def advise(
     agreed = verdict in ("same", "unknown")
     if agreed and settled.settled:
         return Advice()
-    early = min(c.cycles for c in summaries) <= max(chain.config.burn_in for chain in chains)
+    early = min(c.cycles for c in summaries) < max(chain.config.burn_in for chain in chains)
     still = "" if early else standing_still(summaries, on, several)  # of a chain that settles nothing is known
     stopped = [c for c in summaries if c.stopped]
     if stopped and not still:
