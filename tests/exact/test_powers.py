@@ -127,14 +127,14 @@ def taped(levels, kind, directions):
         tapes, laws = [], once[0] if once else Laws(of, directions)
         once.append(laws)
 
-        def path(chain, start, names, body, lane):
+        def path(chain, start, names, body, lane, outcome):
             return kind(laws, tapes[-1], start, names, body)
 
         def draw_on_grid(log_weight, stream):
             weight = np.exp(log_weight - log_weight.max())
             return tapes[-1].choose(weight / weight.sum())
 
-        # paths that `Laws` makes are the program's
+        # paths that `Laws` makes, on lane 0, are the program's
         right = powers.Path
         with (
             mock.patch.object(powers, "generator", lambda **_: views.Stream(tapes[-1])),
@@ -143,7 +143,7 @@ def taped(levels, kind, directions):
             ),
             mock.patch.object(powers, "draw_on_grid", draw_on_grid),
             mock.patch.object(powers, "LEVELS", levels),
-            mock.patch.object(powers, "Path", lambda *given: (path if given[-1] else right)(*given)),
+            mock.patch.object(powers, "Path", lambda *given: (path if given[4] else right)(*given)),
         ):
             yield tapes
 
