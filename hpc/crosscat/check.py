@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -62,6 +63,7 @@ OF_EVERY_CHAIN = (
     "clusters",
     "outcome",
 )  # memory that every chain keeps
+NOT_IN_A_SAMPLE = "labels", "moves", "columns", "gathered", "draws", "bounds"  # parts that a first cycle adds
 
 
 def memory_per_rank(
@@ -79,6 +81,7 @@ def memory_per_rank(
     n_views: int = 1,
     has_views: bool = False,
     pilot_rows: int = 0,
+    cluster_rows: int = 0,
     links: bool = False,
     gaps: int = 0,
     holes: int = 0,
@@ -90,6 +93,7 @@ def memory_per_rank(
     columns: columns in use. n_train: training rows. heldout_rows: rows to score, of the table or of a file.
     growing: the chain starts from a subsample. joint: number of columns of each block. n_clusters: per view.
     has_views: there may be several views; `n_views` are expected, found first on `pilot_rows`.
+    cluster_rows: rows of the sample in which clusters are looked for first.
     links: links are learned; columns have as many contexts as they may come to have. gaps: number of columns with
     missing cells that others may depend on. holes: missing cells of numbers in lines. outcome: its law, if any.
     outcome_bounds: its rows have bounds.
@@ -103,6 +107,8 @@ def memory_per_rank(
     columns    moves of columns between views: see `_columns_bytes`
     pilot      on root, the sample on which views are searched for, a copy of it, copies for trials, and the search's
                numbers per row
+    sample     on root, three copies of the sample in which clusters are looked for and moves in it, as far as they
+               exceed what a later cycle needs in their place
     moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
     subsample  while it grows: 4 bytes per row for its stratum, and for one shard at a time the steps (8) and the rows
                inside and outside (8)
@@ -128,12 +134,13 @@ def memory_per_rank(
     entries = sum(d + d * (d + 1) // 2 for d in joint)
     padded = -(-n_clusters // 16) * 16
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
-    return {
+    launches = partial(_moves_bytes, row=row - 4 * widths["reals"], n_clusters=n_clusters, levels=levels)
+    parts = {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
         "labels": 4 * n_views * rows + 4 * -(-n_train // n_shards),
         "subsample": 16 * -(-n_train // n_shards) if growing else 0,
-        "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
+        "moves": launches(rows) if moves else 0,
         "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
         "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
@@ -149,6 +156,8 @@ def memory_per_rank(
         "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries) if not outcome else 0,
         "outcome": outcome_bytes(outcome, rows, -(-n_train // n_shards), -(-heldout_rows // n_ranks), outcome_bounds),
     }
+    sample = 3 * cluster_rows * row + (launches(cluster_rows) if moves else 0) if cluster_rows else 0
+    return parts | {"sample": max(0, sample - sum(parts[name] for name in NOT_IN_A_SAMPLE))}
 
 
 def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: int, entries: int) -> int:
@@ -311,7 +320,8 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=max(sample * at_once, of_clusters), outcome=law_of(outcome), outcome_bounds=has_bounds(outcome),
+        pilot_rows=sample * at_once, cluster_rows=of_clusters, outcome=law_of(outcome),
+        outcome_bounds=has_bounds(outcome),
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}
