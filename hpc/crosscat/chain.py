@@ -312,7 +312,7 @@ class Mixture:
         tally, every = Tally(), self.settings.split_merge
         outcomes = host.by_view(self)
         n_views = len(self.views)
-        due = [v for v in range(n_views) if moves.due(every, self.cycles, v, n_views)]
+        due = [v for v in range(n_views) if moves.due(every, self.cycles, self.n_cells, v, n_views)]
         done = [self.views[v].split_and_merge(self.cycles, outcomes[v]) for v in due]
         changed = [self.views[v] for v, (_, moved) in zip(due, done) if moved]
         if changed:
@@ -341,6 +341,11 @@ class Mixture:
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
         return info
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the training rows, on which it depends how often moves are worth their cost."""
+        return self.n_rows * len(self.columns)
 
     @property
     def n_active(self) -> int:

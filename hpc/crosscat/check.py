@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.keys import Model, Output
 from mpibayes.hpc.crosscat.lines.gaps import AT_ONCE as AT_ONCE_IN_LINES
 from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.moves.round import OFTEN, later
 from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of, time_coefficients
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
@@ -296,7 +296,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         yield "outcome", first.removeprefix("outcome: ")
         for warning in warnings:
             yield "", warning
-    yield "start", strategy.start_in_words(config, data.n_rows)
+    yield "start", strategy.start_in_words(config, data.n_rows, len(data.columns))
     if run.chains > 1 and config.of(Sampler).init == "overdispersed":
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
     if several:
@@ -329,7 +329,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
 
-    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
+    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config, data), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))
@@ -368,13 +368,13 @@ def _in_views(n_clusters: int, timing: Timing) -> str:
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
 
-def _cycles_per_round(config: Config) -> float:
+def _cycles_per_round(config: Config, data: Data) -> float:
     """Return the average number of cycles between rounds of split and merge moves; 0: no moves."""
     moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
     often = min(cycles, OFTEN)
-    return cycles / (often + (cycles - often) / EVERY)
+    return cycles / (often + (cycles - often) / later(data.n_rows * len(data.columns)))
 
 
 def _start(config: Config) -> tuple[str, int]:

@@ -346,8 +346,8 @@ class ViewsChain:
         return draws.writer(folder, run, guard)
 
     def in_words(self) -> list[str]:
-        config, n_rows, cycle = self.config, self.n_rows, self.cycles
-        started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
+        config, n_rows, n_columns, cycle = self.config, self.n_rows, len(self.data.columns), self.cycles
+        started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, n_columns, self.number)}"]
         if not cycle and self._labels is not None and self._labels.n_new:
             likelihood, familiar = config.of(Model).likelihood, "surprising" in self.start_record
             rows = newcomers.in_words(self._labels.n_new, likelihood, familiar)

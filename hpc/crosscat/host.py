@@ -64,7 +64,7 @@ def draw(chain: Mixture) -> None:
     Collective."""
     of = chain.outcome
     if chain.host != NOBODY:
-        if len(chain.views) > 1 and moves.due(chain.settings.column_moves, chain.cycles):
+        if len(chain.views) > 1 and moves.due(chain.settings.column_moves, chain.cycles, chain.n_cells):
             draw_view(chain)
         of.draw(chain.views[view_of(chain)].z, chain.cycles)
     elif of is not None and chain.cycles == of.entry:

@@ -41,7 +41,7 @@ class Sampler(Section):
     split_merge: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between rounds of split and merge moves of clusters; auto: 1 until cycle 100 (several views take "
-        "turns, each at least every fourth), then 4; 0: none",
+        "turns, each at least every fourth), then 4, or 8 on at most 500,000 cells; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
@@ -86,8 +86,8 @@ class Sampler(Section):
     )
     column_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between moves of columns; auto: 1 until cycle 20 (splits and merges of views: 100), then 4 (splits "
-        "and merges on at most 500,000 cells: 16); 0: none",
+        "cycles between moves of columns; auto: 1 until cycle 20 (splits and merges of views: 100), then 4, or 8 on "
+        "at most 500,000 cells (splits and merges there: 64); 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)

@@ -5,7 +5,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import round as rounds
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SMALL, due, due_for_views
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SELDOM_FOR_VIEWS, SMALL, due, due_for_views
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 
@@ -18,12 +18,13 @@ def cycles(n_cells, every=None):
 
 def test_moves_of_views_are_rarer_on_small_tables_once_rows_have_settled():
     first = list(range(1, OFTEN + 1))
-    assert cycles(SMALL) == first + [c for c in range(OFTEN + 1, LAST) if c % SELDOM == 0]
+    assert cycles(SMALL) == first + [c for c in range(OFTEN + 1, LAST) if c % SELDOM_FOR_VIEWS == 0]
     assert cycles(SMALL + 1) == first + [c for c in range(OFTEN + 1, LAST) if c % EVERY == 0]
 
 
-def test_moves_of_rows_are_not():
-    assert [c for c in range(OFTEN + 1, 200) if due(None, c)] == list(range(104, 200, EVERY))
+def test_moves_of_rows_are_rarer_there_too_but_less_so():
+    assert [c for c in range(OFTEN + 1, 200) if due(None, c, SMALL + 1)] == list(range(104, 200, EVERY))
+    assert [c for c in range(OFTEN + 1, 200) if due(None, c, SMALL)] == list(range(104, 200, SELDOM))
 
 
 def test_what_is_given_holds_throughout():
@@ -43,7 +44,7 @@ def test_a_chain_keeps_to_it_from_its_start_and_once_continued(small, expected, 
     """Moves on 60 cells, rarer from the fourth cycle on."""
     monkeypatch.setattr(rounds, "SMALL", small)
     monkeypatch.setattr(rounds, "OFTEN", 3)
-    monkeypatch.setattr(rounds, "SELDOM", 16)
+    monkeypatch.setattr(rounds, "SELDOM_FOR_VIEWS", 16)
     monkeypatch.setattr(rounds.due, "__defaults__", (0, 1, 3))
     whole = chain()
     whole.start("one")

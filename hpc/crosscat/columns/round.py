@@ -28,7 +28,7 @@ def move(chain: Mixture) -> dict[str, int]:
     chain.comm.broadcast(process)
     chain.process = tuple(process.tolist())
     before, every, moved = chain.view_of_unit, chain.settings.column_moves, 0
-    if moves.due(every, chain.cycles, often=scan.OFTEN):
+    if moves.due(every, chain.cycles, chain.n_cells, often=scan.OFTEN):
         chosen, partitions, parents, hyper = _scan(chain)
         moved = sum(a != b for a, b in zip(before, chosen))
         if parents is not None:  # links never cross views: cut every column that gets another parent before regrouping
@@ -45,7 +45,7 @@ def move(chain: Mixture) -> dict[str, int]:
             regroup(chain, *result)
             host.rate(chain)
     accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
-    if not moves.due_for_views(every, chain.cycles, chain.n_rows * len(chain.columns)):
+    if not moves.due_for_views(every, chain.cycles, chain.n_cells):
         tried = 0
     for number in range(tried):
         try:

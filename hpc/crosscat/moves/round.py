@@ -15,24 +15,31 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 KINDS = [guided, informed, by_level, by_pattern]
 BESIDE_OUTCOME = [guided, informed, by_level]  # not by_pattern: rows of one pattern have different outcomes
 OFTEN, EVERY = 100, 4  # first cycles, with frequent rounds while the partition takes shape; later cycles between rounds
-SMALL, SELDOM = 500_000, 64  # most cells of a table where moves of views cost many sweeps; cycles between them there
+SMALL = 500_000  # most cells of a table where a round costs several sweeps
+SELDOM, SELDOM_FOR_VIEWS = 8, 64  # later cycles between rounds on such a table
 AT_ONCE = 2  # approximate number of views with a round in the same cycle
 
 
-def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: int = OFTEN) -> bool:
-    """True if this cycle ends with a round of split and merge moves of a view. every None: each cycle up to `often`,
-    then every fourth; several views take turns, each at least once in four cycles."""
+def later(n_cells: int) -> int:
+    """Return the number of cycles between rounds of split and merge moves on a table after the first cycles."""
+    return EVERY if n_cells > SMALL else SELDOM
+
+
+def due(every: int | None, cycle: int, n_cells: int, view: int = 0, n_views: int = 1, often: int = OFTEN) -> bool:
+    """True if this cycle ends with a round of split and merge moves of a view; depends on its number and the table's
+    size, never on the state. every None: each cycle up to `often`, then as in `later`; several views take turns, each
+    at least once in four cycles at first."""
     if every is None:
-        every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY
+        every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else later(n_cells)
     return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0
 
 
 def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
-    """True if this cycle ends with splits and merges of views; depends on its number and the table's size, never on the
-    state. every None: as in `due`, but on a small table every SELDOM-th cycle after OFTEN, as few are accepted then."""
+    """True if this cycle ends with splits and merges of views; as in `due`, but rarer on a small table after OFTEN, as
+    few are accepted then."""
     if every is None and n_cells <= SMALL and cycle > OFTEN:
-        every = SELDOM
-    return due(every, cycle)
+        every = SELDOM_FOR_VIEWS
+    return due(every, cycle, n_cells)
 
 
 def run(ledger: Ledger) -> None:

@@ -70,7 +70,8 @@ def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainS
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
     summaries = {s.name: summary_of([later[s.name]]) for s in scalars if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
-    due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
+    of_any_table = 0  # number of cells: later rounds of "auto" skip cycles on all
+    due = (moves_due(None if every == "auto" else every, cycle + 1, of_any_table) for cycle in range(cycles))
     return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][reached]), float(late.mean()), climb(later["log_joint"]), float(chain.seconds[-1]),

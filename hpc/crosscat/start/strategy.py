@@ -16,7 +16,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc import settled
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.keys import Model
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.moves.round import OFTEN, later
 from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
@@ -209,7 +209,7 @@ def check_length(config: Config, n_rows: int) -> None:
         raise ConfigError(f"{config.path}: the length of the chain does not fit", problems)
 
 
-def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
+def start_in_words(config: Config, n_rows: int, n_columns: int, number: int = 0) -> str:
     """Describe the start of a chain; `config` has "auto" resolved."""
     how = initial_of_chain(config, number)
     if how == "random":
@@ -223,7 +223,7 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
     if n := cluster_rows(config, n_rows) if how != "labels" else 0:
         rows, clusters = "all rows", f"in the clusters of a sample of {n:,}"
     if every == "auto":
-        moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
+        moves = f"in every cycle until {OFTEN}, then every {later(n_rows * n_columns)} cycles"
     else:
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
     views = ""
