@@ -106,10 +106,12 @@ LINKS = {
     "crossed+age": [*CROSSED, ("AGEP", "MSP")],
     "binned": [*([n if n != "FIFTH" else "DENSITY" for n in link] for link in CROSSED), ("AGEP", "MSP")],
     "banded": BANDED,
-    "tenure": [("OWN_RENT", "POV", "AGEB") if link[0] == "OWN_RENT" else link for link in BANDED],
-    "tenure+": [
-        {"OWN_RENT": ("OWN_RENT", "AGEB", "FIFTH"), "POV": ("POV", "INC", "OWN_RENT")}.get(link[0], link)
-        for link in BANDED
+    "reversed": [
+        *(
+            link[:2] if link[0] == "POV" else ("OWN_RENT", "POV", "AGEB") if link[0] == "OWN_RENT" else link
+            for link in BANDED
+        ),
+        ("FIFTH", "OWN_RENT"),
     ],
 }  # by the method; fmt: skip
 ACS = Study(

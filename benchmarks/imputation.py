@@ -15,9 +15,10 @@ industry with sex and of tenure with the density, since sex and density say whic
 column with gaps to one of these; "crossed" gives each a second parent that says which of its cells are missing, sex or
 the fifth of the density, and "crossed+age" links the age with the marital status, too; "binned" is "crossed+age" with
 the density itself, by its bins, for its fifths; "banded" has bands of the age as a further column, on which most others
-depend, "tenure" tenure, too; "links-learned" and so on have learned bases. "mice" is R's with trees (package rpart),
-"mice-default" with its default methods (package nnet); the package miceforest is in the Python of --peers. --rule none
-takes cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE
+depend, and "reversed" has tenure with them, and the fifth of the density below tenure; "links-learned" and so on have
+learned bases. "mice" is R's with trees (package rpart), "mice-default" with its default methods (package nnet); the
+package miceforest (with lightgbm 4.5) is in the Python of --peers. --rule none takes cells out completely at random;
+--population mixture has rows of a mixture in place of the records. --keep FILE
 keeps what was made of each sample, and goes on from there.
 """
 
