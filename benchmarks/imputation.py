@@ -73,7 +73,7 @@ import pandas as pd
 d = pd.read_csv("t.csv")
 for c in d.select_dtypes("object"):
     d[c] = d[c].astype("category")
-kernel = mf.ImputationKernel(d, num_datasets={copies}, random_state={seed})
+kernel = mf.ImputationKernel(d, num_datasets={copies}, mean_match_strategy="fast", random_state={seed})
 kernel.mice(5)
 long = [kernel.complete_data(dataset=i).assign(**{{".imp": i + 1}}) for i in range({copies})]
 pd.concat(long).to_csv("long.csv", index=False)
