@@ -1,20 +1,24 @@
 """Synthetic census records by several programs, with their utility and risk at equal numbers of rows.
 
 The table is the 2018 and 2019 national extract of the American Community Survey that SDNist hands out: the age, the
-density, and 14 columns of at most 7 levels, the rest lumped (see imputation.py). Some rows are held out; each method
+density, and 14 columns of at most 7 levels, the rest lumped (see acs.py). Some rows are held out; each method
 makes as many rows as it is trained on, and `mpibayes synthesize --judge` has the measures. The methods: mixture and
 crosscat, and with learned links mixture-links and crosscat-links, with learned bases mixture-links-learned; margins,
 each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one after another, each
-by a tree given those before it (as synthpop does); real, training rows themselves.
+by a tree given those before it (as synthpop does); ctgan and tvae, of the package ctgan, which the Python of --peers
+has, with its defaults but for --epochs, the density with its 20 values as a category; real, training rows themselves.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/synthesis.py --rows 25000 --methods mixture,crosscat,margins,mice
+    ... python benchmarks/synthesis.py --methods mixture,tvae,ctgan --peers ENVIRONMENT/bin/python --keep FILE
 
-That folder has acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. CTGAN and TVAE were not tried.
+That folder has acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. --keep FILE adds the
+measures to it, a line a method.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -24,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from imputation import population
+from acs import population
 
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.synthetic.judge import Judge, roles
@@ -60,6 +64,16 @@ for (j in 2:ncol(d)) {{
 }}
 write.csv(s, "mice.csv", row.names = FALSE)
 """
+NETWORK = """
+import pandas as pd
+from ctgan import {name}
+d = pd.read_csv("train.csv")
+model = {name}(epochs={epochs})
+model.set_random_state({seed})
+model.fit(d, {discrete})
+model.sample(len(d)).to_csv("{name}.csv", index=False)
+"""
+NETWORKS = {"ctgan": "CTGAN", "tvae": "TVAE"}
 KEY, TARGET = ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "INC"
 
 
@@ -90,6 +104,16 @@ def by_mice(place: Path, training: pd.DataFrame, args) -> Path:
     return place / "mice.csv"
 
 
+def by_network(place: Path, training: pd.DataFrame, method: str, args) -> Path:
+    name, numbers = NETWORKS[method], ["AGEP"]
+    training.to_csv(place / "train.csv", index=False)
+    program = NETWORK.format(
+        name=name, epochs=args.epochs, seed=args.seed, discrete=[c for c in training if c not in numbers]
+    )
+    subprocess.run([args.peers, "-c", program], cwd=place, check=True)
+    return place / f"{name}.csv"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=25_000, help="of the table, those held out with them")
@@ -97,6 +121,9 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--methods", default="mixture,crosscat,margins")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=300, help="of ctgan and tvae")
+    parser.add_argument("--peers", default=sys.executable, help="a Python with the package ctgan")
+    parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
     whole = population(Path(os.environ["MPIBAYES_DATA"]))
     table = whole.iloc[np.random.default_rng(args.seed).permutation(len(whole))[: args.rows]].reset_index(drop=True)
@@ -112,6 +139,7 @@ def main() -> None:
             path = (
                 by_margins(place, training, args) if method == "margins"
                 else by_mice(place, training, args) if method == "mice"
+                else by_network(place, training, method, args) if method in NETWORKS
                 else by_mpibayes(place, method, args)
             )  # fmt: skip
             seconds = cpu() - before
@@ -121,6 +149,9 @@ def main() -> None:
             rows = read_like(asking.asked.like, path).take(np.random.default_rng(2).permutation(judge.n))
             results[method] = judge({c.name: cells_of(rows, c) for c in asking.columns}), seconds
             print(method, f"{seconds:.0f} CPU s, area {results[method][0]['area'][0]:.3f}", flush=True)
+            if args.keep:
+                with args.keep.open("a") as file:
+                    print(json.dumps({"method": method, "seconds": round(seconds, 1), **results[method][0]}), file=file)
     measures = next(iter(results.values()))[0]
     print(f"{judge.n:,} rows of each; {args.rows - asking.asked.n_rows:,} held out; {args.cycles} cycles")
     print(f"{'':22s}" + "".join(f"{m:>15s}" for m in [*results, "real"]))
