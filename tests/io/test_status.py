@@ -120,7 +120,7 @@ def test_a_chain_that_died_says_where_it_goes_on(tmp_path):
     """From a checkpoint, after the searches that it had finished, or from the beginning."""
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
-    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3 for a start"}
+    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3, before the first cycle"}
     write_status(tmp_path, STATUS | here)
     assert "the same command continues from the last checkpoint" in " ".join(shown(tmp_path).split())
     write_status(tmp_path, STATUS | here | {"state": "searching", "last_checkpoint": 0})

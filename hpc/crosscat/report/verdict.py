@@ -154,7 +154,7 @@ def _found(p: RunSummary) -> list[str]:
         lines.append(
             f"Nearly all draws have {counted(low, what)}."
             if low == high
-            else f"The draws have {low:,} to {high:,} {what}s (5 to 95 %)."
+            else f"The draws have {low:,} to {high:,} {what}s (nine in ten of them)."
         )
     if p.heldout_averaged is not None:
         lines.append(
