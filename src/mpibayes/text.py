@@ -161,7 +161,8 @@ def _times(x: float) -> str:
 
 
 def spread(mean: float, sd: float) -> str:
-    """Format 8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    """Format 8.1 ± 5.0, to the digits that the spread makes meaningful. Four digits have no comma: they may be a
+    year."""
     if not math.isfinite(sd):
         return number(mean)
     if sd == 0:
@@ -171,7 +172,7 @@ def spread(mean: float, sd: float) -> str:
     digits = max(0, 1 - math.floor(math.log10(sd)))
     if abs(mean) > sd:
         digits = min(digits, max(0, 3 - math.floor(math.log10(abs(mean)))))
-    return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+    return " ± ".join(f"{x:{',' if abs(x) >= 9_999.5 else ''}.{digits}f}" for x in (mean, sd))
 
 
 def duration(seconds: float | None, words: bool = False) -> str:

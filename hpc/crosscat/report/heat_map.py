@@ -200,6 +200,6 @@ def _brief(x: float) -> str:
     size = abs(x)
     if size >= 1e6 or 0 < size < 5e-3:
         return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
-    if size >= 1000:
+    if size >= 9999.5:
         return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
     return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"

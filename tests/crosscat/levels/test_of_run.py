@@ -289,10 +289,10 @@ def test_a_column_alone_is_a_distribution(table):
     run_columns = {c.name: c for c in table.columns}
     g = np.random.default_rng(0)
     words = distribution.in_words([run_columns["colour"]], {"colour": np.array([0, 0, 0, 2, 4])})
-    assert words.startswith("red 75 %, blue 25 %")
+    assert words.startswith("red (75 %), blue (25 %)")
     numbers = distribution.in_words([run_columns["height"]], {"height": g.normal(50, 5, 4000)})
     bars = [c for c in numbers if c in distribution.BARS]
-    assert numbers.startswith("49.9 ± 5.0 ") and "(5 %: 41.9, half: 49.8, 95 %: 58.2)" in numbers
+    assert numbers.startswith("49.9 ± 5.0 ") and "(median 49.8, 90 % from 41.9 to 58.2)" in numbers
     assert len(bars) == distribution.BINS and bars[8] > bars[0]
     blank = distribution.in_words([run_columns["height"]], {"height": np.full(3, np.nan)})
     assert blank == "all cells are missing"
