@@ -13,6 +13,9 @@ import numpy as np
 from mpibayes.text import percent
 
 
+MIDDLE = "in the middle"
+
+
 def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
     """Return the first and last level of that run, which is over-represented in the cluster. p, q (V,): shares in the
     cluster and in all rows, levels in order, q positive where p is."""
@@ -31,7 +34,7 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
 
 def place(first: int, last: int, n: int) -> str:
     """Name the position of a run on a scale of n levels."""
-    return "low" if first == 0 else "high" if last == n - 1 else "in the middle"
+    return "low" if first == 0 else "high" if last == n - 1 else MIDDLE
 
 
 def named(levels: Sequence[str]) -> str:
@@ -42,5 +45,7 @@ def named(levels: Sequence[str]) -> str:
 
 
 def in_words(where: str, levels: Sequence[str], share: float, plain: float) -> str:
-    """Format a trait: high (4 or 5), 69 %; without the share if it is at least `plain`."""
-    return f"{where} ({named(levels)})" + ("" if share >= plain else f", {percent(share)}")
+    """Format a trait: high (4 or 5), 69 %, or in the middle of the scale = 3, 2 or 3, 1 to 4; without the share if it is
+    at least `plain`."""
+    run = f"{where} ({named(levels)})" if where != MIDDLE else f"{'= ' * (len(levels) == 1)}{named(levels)}"
+    return run + ("" if share >= plain else f", {percent(share)}")

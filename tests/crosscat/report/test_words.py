@@ -8,9 +8,12 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
@@ -116,6 +119,23 @@ def test_traits_of_what_a_cluster_lacks(run):
     assert str(trait(many, 0)) == "job not a (overall 50 %)"
     many.p[0, 0] = 0.05
     assert str(trait(many, 0)) == "job = a only 5 % (overall 50 %)"
+    days = replace(
+        many, name="days (0, 1 or another value)", title="days", overall=np.array([0.8, 0.1, 0.1]),
+        levels=("0", "1", "another value"), p=np.array([[0.001], [0.049], [0.95]]),
+    )  # fmt: skip
+    assert trait(days, 0).label == "days not 0"
+
+
+def test_the_picture_shows_dates_as_dates():
+    n = np.ones(1)
+    stays = ColumnProfile(
+        "left", "left", "real", n, 0 * n, 0 * n, 0.0, 1.0, np.zeros((0, 0)), np.array([8000.0, 400.0]),
+        mean=np.array([8269.6]), sd=np.array([170.0]), unit="days since 1970-01-01", step=1.0,
+    )  # fmt: skip
+    looks = Normalize(-3.0, 3.0), colormaps["RdBu_r"]
+    assert heat_map._cell(stays, 0, looks, looks)[1] == ["1992-08-23"]
+    year = replace(stays, unit="", mean=np.array([1997.2]))
+    assert heat_map._cell(year, 0, looks, looks)[1] == ["1997"]
 
 
 @pytest.mark.quick("1")
