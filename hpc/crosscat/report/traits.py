@@ -201,9 +201,9 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         return Trait(c.name, c.title, nats, "ordered", value, percent(q[run].sum()), numbers)
     if c.p is not None:
         chosen, atoms = telling_levels(c.p[:, k], c.overall), c.title != c.name  # atoms are numbers
-        if atoms and [c.levels[v] for v in chosen] == [ANOTHER]:
+        if atoms and ANOTHER in (c.levels[v] for v in chosen):
             lost = int(np.argmax(c.overall - c.p[:, k]))
-            if c.overall[lost] >= 0.5 and c.p[lost, k] < NONE:
+            if c.overall[lost] >= FEW and c.p[lost, k] < NONE:
                 chosen = [lost]  # "not 0" says more than "none of its repeated values"
         p, q = c.p[chosen, k], c.overall[chosen]
         names = [_atom(c.levels[v]) if atoms else _quoted(cut(c.levels[v])) for v in chosen]

@@ -186,11 +186,11 @@ def _ask(p: RunSummary, best: Chain | None) -> list[str]:
     if len(columns) < 2 or not names or p.outcome:
         return []
     where = str(best.folder if best else p.run.chains[0].home)
-    steps = [f"See what predicts a column: {shlex.join(['mpibayes', 'query', where, 'predictors', names[0]])}."]
+    steps = [f"Ask: {shlex.join(['mpibayes', 'query', where, 'predictors', names[0]])} shows what predicts a column."]
     if best is None and any(column.n_missing for column in columns):
         copies = ["--copies", str(p.n_kept)] if p.n_kept < COPIES else []
         command = shlex.join(["mpibayes", "complete", where, *copies, "-o", "copies"])
-        steps.append(f"Fill in the missing cells, several times: {command}.")
+        steps.append(f"Fill in: {command} writes copies of the table without missing cells.")
     return steps
 
 
