@@ -11,7 +11,9 @@ from mpibayes.io.profile import Profile
 from mpibayes.io.summary import named
 from mpibayes.text import option
 
-WEIGHTS = re.compile(r"((survey|sampl(e|ing)|samp|person|case|design|final|pop(ulation)?|[pf])_?)?(weights?|wgt|wt|wght)")
+WEIGHTS = re.compile(
+    r"((survey|sample|sampling|samp|person|case|design|final|population|pop|[pf])_?)?(weights?|wgt|wt|wght)"
+)
 WIDE = 4.0  # least ratio of the largest weight to the mean: things that are weighed differ less
 REPEATED = 1.5  # rows per value of an identifier from which its rows belong together
 FEWEST = 20  # values of such an identifier

@@ -12,7 +12,6 @@ import numpy as np
 
 from mpibayes.text import percent
 
-
 MIDDLE = "in the middle"
 
 
@@ -45,7 +44,7 @@ def named(levels: Sequence[str]) -> str:
 
 
 def in_words(where: str, levels: Sequence[str], share: float, plain: float) -> str:
-    """Format a trait: high (4 or 5), 69 %, or in the middle of the scale = 3, 2 or 3, 1 to 4; without the share if it is
+    """Format a trait: high (4 or 5), 69 %, or amid the scale = 3, 2 or 3, 1 to 4; without the share if it is
     at least `plain`."""
     run = f"{where} ({named(levels)})" if where != MIDDLE else f"{'= ' * (len(levels) == 1)}{named(levels)}"
     return run + ("" if share >= plain else f", {percent(share)}")
