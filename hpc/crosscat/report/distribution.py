@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
-from mpibayes.io.recording import unshaped
+from mpibayes.io.recording import ANOTHER, unshaped
 from mpibayes.io.rows import Column
 from mpibayes.io.spells import PARTS, boundaries, life_table
 from mpibayes.text import factor, number, percent, spread
@@ -24,7 +24,7 @@ def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
     the atoms come first."""
     ordered = sorted(columns, key=lambda c: not c.levels)
     words = [_one(c, cells[c.name]) for c in ordered]
-    return words[0] if len(words) == 1 else "; other values: ".join(words)
+    return words[0] if len(words) == 1 else "; in other cells ".join(words)
 
 
 def _one(c: Column, x: np.ndarray) -> str:
@@ -45,6 +45,7 @@ def _levels(c: Column, codes: np.ndarray) -> str:
     shares = counts / max(counts.sum(), 1)
     order = order_of(c)
     order = order if 0 < len(order) <= ON_A_SCALE else np.argsort(-shares, kind="stable")[:NAMED]
+    order = sorted(order, key=lambda i: c.levels[i] == ANOTHER)  # sorted is stable
     words = ", ".join(f"{c.levels[i]} ({percent(shares[i])})" for i in order)
     left = len(c.levels) - len(order)
     return words + (f", and {left:,} more" if left else "")

@@ -198,6 +198,8 @@ def _brief(x: float) -> str:
     if not np.isfinite(x):
         return ""
     size = abs(x)
+    if 1e6 <= size < 9.995e8:
+        return f"{x / 1e6:.3g}M"
     if size >= 1e6 or 0 < size < 5e-3:
         return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
     if size >= 9999.5:
