@@ -203,7 +203,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         chosen, atoms = telling_levels(c.p[:, k], c.overall), c.title != c.name  # atoms are numbers
         if atoms and ANOTHER in (c.levels[v] for v in chosen):
             lost = int(np.argmax(c.overall - c.p[:, k]))
-            if c.overall[lost] >= FEW and c.p[lost, k] < NONE:
+            if c.overall[lost] >= FEW and c.p[lost, k] <= 1.0 - PLAIN:
                 chosen = [lost]  # "not 0" says more than "none of its repeated values"
         p, q = c.p[chosen, k], c.overall[chosen]
         names = [_atom(c.levels[v]) if atoms else _quoted(cut(c.levels[v])) for v in chosen]

@@ -17,12 +17,13 @@ from matplotlib.colors import Normalize
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.report import heat_map
+from mpibayes.hpc.crosscat.report import heat_map, profiles
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.traits import Trait, trait
 from mpibayes.hpc.results.report import report
 from mpibayes.io.files import chain_directories
+from mpibayes.io.rows import Column
 from mpibayes.text import percent
 from tests.crosscat.report.runs import make_run, write_planted
 from tests.page.checks import parts_of
@@ -192,3 +193,11 @@ def test_a_backend_that_exists_is_kept():
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "MPLBACKEND": "svg"}, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_small_cluster_that_lacks_what_most_rows_lack_is_not_told_apart_by_it():
+    size, observed = np.array([150.0, 2.0, 1.0]), np.array([5.0, 0.0, 1.0])
+    made = profiles._column(
+        Column("left", "real", "reals", 0), size, observed, np.arange(3), np.zeros(3), np.array([0.0, 1.0]), None, False
+    )
+    assert made.divergence[1] < 0.01 < 0.5 < made.divergence[2] and made.missing.tolist()[1:] == [1.0, 0.0]
