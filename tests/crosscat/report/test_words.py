@@ -200,4 +200,4 @@ def test_a_small_cluster_that_lacks_what_most_rows_lack_is_not_told_apart_by_it(
     made = profiles._column(
         Column("left", "real", "reals", 0), size, observed, np.arange(3), np.zeros(3), np.array([0.0, 1.0]), None, False
     )
-    assert made.divergence[1] < 0.01 < 0.5 < made.divergence[2] and made.missing.tolist()[1:] == [1.0, 0.0]
+    assert made.divergence[1] < 0.05 < 0.5 < made.divergence[2] and made.missing.tolist()[1:] == [1.0, 0.0]
