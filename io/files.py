@@ -326,15 +326,16 @@ def chain_directories(run_dir: str | Path) -> list[Path]:
 
     Raises ConfigError if `run_dir` is not a directory.
     """
-    run_dir = Path(run_dir)
+    run_dir, such = Path(run_dir), ""
     try:
         chains = [p for p in run_dir.iterdir() if re.fullmatch(r"chain-\d+", p.name) and p.is_dir()]
     except FileNotFoundError:
         what = "there is no such directory"
     except NotADirectoryError:
-        what = "this is a file"
+        made = run_dir.parent / "runs" / run_dir.stem
+        what, such = "this is a file", f", such as {made}" if made.is_dir() else ""
     except OSError as error:
         what = f"cannot be read: {reason(error)}"
     else:
         return sorted(chains, key=lambda p: int(p.name[6:])) or [run_dir]
-    raise ConfigError(f"{run_dir}: {what}. Expected the directory of a run (the -o of `mpibayes run`).")
+    raise ConfigError(f"{run_dir}: {what}. Expected the directory of a run (the -o of `mpibayes run`){such}.")

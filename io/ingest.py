@@ -27,6 +27,7 @@ from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
 from mpibayes.io.find_forms import Written, as_found, find_forms
 from mpibayes.io.follow_up import questions
+from mpibayes.io.hints import hints
 from mpibayes.io.making import Made, made_columns
 from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
@@ -196,6 +197,7 @@ def import_table(
             *_notes(decisions, profiles),
             *(() if source.survival else questions(profiles, decisions)),
             *notes(absences),
+            *hints(profiles, decisions, {a.column for a in absences}),
         ),
         sha256=tuple(sums),
     )

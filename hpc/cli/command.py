@@ -111,7 +111,11 @@ def _guarded(command: Callable[[], int | None]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"\n  try: {error.ctx.command_path} --help"
-        print(f"mpibayes: error: {visible_lines(error.format_message())}{hint}", file=sys.stderr)
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            print(error.format_message(), file=sys.stderr)
+            return 2
+        message = error.format_message().replace(":\n\t", ": ").replace(",\n\t", ", ")  # click lists choices in lines
+        print(f"mpibayes: error: {visible_lines(message)}{hint}", file=sys.stderr)
         return 2
     except MpibayesError as error:
         if os.environ.get("MPIBAYES_DEBUG"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -275,6 +276,18 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
         elif name in (*config.of(Model).lined, *config.of(Model).born):
             where = "lines" if name in config.of(Model).lined else "children"
             report.add(key, f"column {shown(name)} is in model.{where}, too; no column depends on its bins then")
+        elif column.resolution and config.of(Model).real == "recorded":
+            _check_between(name, cuts, column.resolution, report)
+
+
+def _check_between(name: str, cuts: Sequence[float], step: float, report: Report) -> None:
+    """Report cuts within the interval that a recorded value represents: its rows would be split by chance."""
+    for cut in cuts:
+        place = cut / step - 0.5
+        if abs(place - round(place)) > 1e-6:
+            low, high = ((math.floor(place) + i + 0.5) * step for i in (0, 1))
+            what = f"a cut of {shown(name)} has to lie halfway between values, which are recorded in steps of {step:g}"
+            report.add(("model", "bins"), f"{what}: give {low:.10g} or {high:.10g}, not {cut:.10g}")
 
 
 def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:

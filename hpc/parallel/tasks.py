@@ -39,8 +39,8 @@ def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str, nou
     def begin(done: int) -> None:
         if noun and comm.rank == 0:
             first, last = done * at_once + 1, min((done + 1) * at_once, len(tasks))
-            which = f" {first}{f'-{last}' if last > first else ''} of {len(tasks)}" if len(tasks) > 1 else ""
-            comm.report(noun + which)
+            which = f"{noun}s {first} to {last}" if last > first else f"{noun} {first}"
+            comm.report(f"{which} of {len(tasks)}" if len(tasks) > 1 else noun)
 
     # callers announce long tasks beforehand; `meet` reports the ranks that are waited for at the end
     results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop, begin), what, loud=False)

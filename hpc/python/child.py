@@ -218,6 +218,8 @@ def in_python(text: str) -> str:
     "say encoding='cp1252'; give such options to mpibayes.import_table('a.csv', 'runs/a.h5', ...), then ..."
     >>> in_python("is left out; --keep logwage keeps both; if they are only names: --unordered COLUMN")
     "is left out; keep=['logwage'] keeps both; if they are only names: unordered=[COLUMN]"
+    >>> in_python("Expected the directory of a run (the -o of `mpibayes run`).")
+    'Expected the directory of a run (made by mpibayes.fit).'
     """
     text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
     text = re.sub(r"--(encoding|dates|count|weight) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
@@ -225,6 +227,7 @@ def in_python(text: str) -> str:
     text = text.replace("--unordered COLUMN", "unordered=[COLUMN]")
     text = re.sub(r"--survival (?:'([^']+)'|(\S+,[^\s:;]+))", lambda m: f"survival=[{m[1] or m[2]!r}]", text)
     text = re.sub(r"mpibayes import (\S+|'[^']+') (\S+\.h5|'[^']+\.h5')(?=[ ,])", _as_import, text)
+    text = text.replace("the -o of `mpibayes run`", "made by mpibayes.fit")
     text = text.replace("run the same command again", "make the same call again")
     text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")
     text = text.replace("--unweighted", "weighted=False").replace("--weighted", "weighted=True")

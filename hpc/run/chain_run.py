@@ -285,7 +285,7 @@ class ChainRun:
         began = time.strftime("%H:%M:%S")
 
         def searching(words: str) -> None:
-            self._write_status(status.SEARCHING, message=f"{words} for a start (the first began at {began})")
+            self._write_status(status.SEARCHING, message=f"{words}, before the first cycle (began at {began})")
 
         unheard, self.comm.report = self.comm.report, searching
         try:

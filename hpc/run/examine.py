@@ -68,7 +68,7 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
     yield "configuration", f"{config.path}: valid"
     parts = f" in {len(table.pieces)} parts" if len(table.pieces) > 1 else ""
     yield "table", f"{table.path}: {counted(table.n_rows, 'row')}{parts}, fingerprint {table.fingerprint[:12]}"
-    kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in KINDS]
+    kinds = [(kind, sum(c.kind == kind and not c.part_of for c in data.columns)) for kind in KINDS]
     unused = f"; {len(config.unused)} left out" if config.unused else ""
     yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused
     for name, columns in data.carve.blocks.items():

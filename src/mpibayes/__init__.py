@@ -79,7 +79,8 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name not in __all__:
-        raise AttributeError(f"module 'mpibayes' has no attribute '{name}'")
+        hint = "; mpibayes.open(DIRECTORY) opens a run" if name in ("load", "read") else ""
+        raise AttributeError(f"module 'mpibayes' has no attribute '{name}'{hint}")
     module, attribute = _PLACES.get(name, ("errors", name))
     return getattr(importlib.import_module(f"mpibayes.{module}"), attribute)
 

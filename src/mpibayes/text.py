@@ -135,7 +135,7 @@ def number(x: float) -> str:
     if x == 0 or size < 5e-4:
         return "0" if x == 0 else f"{x:.1g}"
     if size >= 1e7:
-        return f"{x:.3g}"
+        return f"{x / 1e6:.3g} million" if size < 1e9 else f"{x:.3g}"
     digits = 0 if size >= 100 else 1 if size >= 1 else 1 - math.floor(math.log10(size))
     text = f"{x:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -161,17 +161,20 @@ def _times(x: float) -> str:
 
 
 def spread(mean: float, sd: float) -> str:
-    """Format 8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    """Format 8.1 ± 5.0, to the digits that the spread makes meaningful. Four digits have no comma: they may be a
+    year."""
     if not math.isfinite(sd):
         return number(mean)
     if sd == 0:
         return f"{number(mean)} throughout" if math.isfinite(mean) else "-"
+    if 1e7 <= sd < 1e9 and abs(mean) < 1e9:
+        return f"{spread(mean / 1e6, sd / 1e6)} million"
     if sd >= 1e7 or sd < 1e-4:
         return f"{mean:.3g} ± {sd:.2g}"
     digits = max(0, 1 - math.floor(math.log10(sd)))
     if abs(mean) > sd:
         digits = min(digits, max(0, 3 - math.floor(math.log10(abs(mean)))))
-    return f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+    return " ± ".join(f"{x:{',' if abs(x) >= 9_999.5 else ''}.{digits}f}" for x in (mean, sd))
 
 
 def duration(seconds: float | None, words: bool = False) -> str:

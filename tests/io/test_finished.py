@@ -38,6 +38,14 @@ def test_a_damaged_part_is_computed_again(tmp_path, damage):
     assert parts.get("0") is not None
 
 
+def test_other_files_in_the_folder_are_no_finished_parts(tmp_path):
+    Finished(tmp_path / FOLDER, "run-1").put("0", ARRAYS)
+    (tmp_path / FOLDER / "1.h5").write_bytes((tmp_path / FOLDER / "0.h5").read_bytes()[:-9])
+    (tmp_path / FOLDER / "mine.h5").write_text("a table")
+    (tmp_path / FOLDER / "2.h5").mkdir()
+    assert n_finished(tmp_path) == 1
+
+
 def test_a_disk_that_fails_costs_only_time_and_a_lost_directory_ends_the_run(tmp_path):
     Finished(tmp_path / "moved" / FOLDER, "run-1").put("0", ARRAYS)
     assert not os.listdir(tmp_path)

@@ -16,6 +16,7 @@ from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.hpc.run.identity import write_provenance, write_resolved
 from mpibayes.hpc.run.lock import place
 from mpibayes.hpc.run.status import liveness, read_status, show_status, write_status
+from mpibayes.io.files import chain_directories
 from mpibayes.io.finished import FOLDER, Finished
 from mpibayes.text import duration
 
@@ -120,7 +121,7 @@ def test_a_chain_that_died_says_where_it_goes_on(tmp_path):
     """From a checkpoint, after the searches that it had finished, or from the beginning."""
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
-    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3 for a start"}
+    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3, before the first cycle"}
     write_status(tmp_path, STATUS | here)
     assert "the same command continues from the last checkpoint" in " ".join(shown(tmp_path).split())
     write_status(tmp_path, STATUS | here | {"state": "searching", "last_checkpoint": 0})
@@ -203,3 +204,12 @@ def test_a_time_at_the_edge_of_the_calendar_is_no_failure(tmp_path, updated):
     extreme = {"updated": updated, "eta_s": 1e308, "elapsed_s": 10**300, "log_joint": 10**300, "pid": 10**300}
     (tmp_path / "status.json").write_text(json.dumps(STATUS | extreme))
     assert "cycle 380" in shown(tmp_path)
+
+
+def test_a_table_in_the_place_of_a_run_is_answered_with_the_run_made_from_it(tmp_path):
+    (tmp_path / "people.csv").write_text("a\n1\n")
+    with pytest.raises(ConfigError, match=r"people\.csv: this is a file\. Expected .*`mpibayes run`\)\."):
+        chain_directories(tmp_path / "people.csv")
+    (tmp_path / "runs" / "people").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r", such as .*runs/people\."):
+        chain_directories(tmp_path / "people.csv")

@@ -40,8 +40,8 @@ def test_children_are_used_where_the_program_runs_alone(monkeypatch):
     ("cores", "reported"),
     [
         (1, ["task 1 of 3", "task 2 of 3", "task 3 of 3"]),
-        (2, ["task 1-2 of 3", "task 3 of 3"]),
-        (9, ["task 1-3 of 3"]),
+        (2, ["tasks 1 to 2 of 3", "task 3 of 3"]),
+        (9, ["tasks 1 to 3 of 3"]),
     ],
 )
 def test_tasks_are_reported_as_they_begin(monkeypatch, cores, reported):

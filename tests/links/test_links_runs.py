@@ -8,6 +8,7 @@ import pytest
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.run.identity import read_resolved
+from mpibayes.io.ingest import import_table
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import exported, mpibayes, run, small_config
@@ -155,6 +156,19 @@ def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, fam
 def test_links_that_there_cannot_be(place, links, words):
     done = run(place, "wrong", "--set", f"model.links={links}")
     assert done.returncode == 2 and words in done.stderr and "model.links" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("cuts", "accepted"), [("[2.0, 6.0]", False), ("[2.25]", False), ("[1.5, 6.5]", True)])
+def test_a_cut_does_not_split_a_recorded_value(tmp_path, cuts, accepted):
+    """A recorded 2 stands for all numbers from 1.5 to 2.5."""
+    rows = "".join(f"{chr(97 + i % 3)},{i % 9 + i % 5}\n" for i in range(60))
+    (tmp_path / "table.csv").write_text("kind,years\n" + rows)
+    import_table(tmp_path / "table.csv", tmp_path / "table.h5", kinds={"years": "real"})
+    text = f'[data]\ntable = "table.h5"\n[model]\nfamily = "mixture"\nlinks = "forest"\nbins = {{years = {cuts}}}\n'
+    (tmp_path / "run.toml").write_text(text)
+    done = mpibayes(tmp_path, "check", "run.toml")
+    assert done.returncode == (0 if accepted else 2), done.stderr
+    assert ("in steps of 1: give 1.5 or 2.5, not 2" in done.stderr) is not accepted, done.stderr
 
 
 @pytest.mark.parametrize("n_levels", [254, 255, 256, 65_535])

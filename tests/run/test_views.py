@@ -125,7 +125,7 @@ def test_a_run_that_searches_looks_alive(place, monkeypatch):
     monkeypatch.setattr(searches, "_search", watched)
     in_process(with_searches(place, "watched"), place / "watched")
     assert [(status["state"], status["cycle"], alive) for status, alive in seen] == [("searching", 0, True)] * 2
-    assert [status["message"].split(" for a start (the first began at ")[0] for status, _ in seen] == [
+    assert [status["message"].split(", before the first cycle (began at ")[0] for status, _ in seen] == [
         "search 1 of 2", "search 2 of 2",
     ]  # fmt: skip
     assert read_status(place / "watched")["state"] == "finished"
@@ -156,7 +156,7 @@ def test_a_run_stopped_in_its_search_goes_on_with_the_next_one_and_has_the_same_
     in_process(config, folder)
     status = read_status(folder)
     assert status["state"] == "stopped" and "; 1 finished search kept for its next start; run" in status["message"]
-    with pytest.raises(ConfigError, match="was stopped in its search for a start, of which 1 finished search is kept"):
+    with pytest.raises(ConfigError, match="in its search for a starting point, of which 1 finished search is kept"):
         report(folder)
     in_process(config, folder)
     assert numbers == [0, 1, 1] and not (folder / FOLDER).exists()

@@ -94,14 +94,18 @@ class Level:
         if self.usable:
             chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines"
             return f"{chosen}, though {same.replace('the chains', 'these chains')}."
+        return f"{counted(self.n, 'group')}: not usable: {self.fault}."
+
+    @property
+    def fault(self) -> str:
+        """Why a level that was judged cannot be used."""
         if self.agree < ALIKE:
             how = "agree on them only in part" if self.agree >= IN_PART else "do not agree on them"
-            why = f"the chains {how} (adjusted Rand index {self.agree:.2f})"
-        elif not self.coarse:
-            why = f"fewer than {LEAST} rows a group beside the largest, on average"
-        else:
-            why = f"one group has {percent(self.largest)} of the rows"
-        return f"{counted(self.n, 'group')}: not usable: {why}."
+            index = f"{self.agree:.{3 if self.agree >= 0.895 else 2}f}"  # not the bar itself, by rounding
+            return f"the chains {how} (adjusted Rand index {index})"
+        if not self.coarse:
+            return f"fewer than {LEAST} rows a group beside the largest, on average"
+        return f"one group has {percent(self.largest)} of the rows"
 
 
 def first_level(levels: Sequence[Level]) -> Level | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
-from mpibayes.io.recording import unshaped
+from mpibayes.io.recording import ANOTHER, unshaped
 from mpibayes.io.rows import Column
 from mpibayes.io.spells import PARTS, boundaries, life_table
 from mpibayes.text import factor, number, percent, spread
@@ -20,8 +20,11 @@ ON_A_SCALE = 24  # most ordered levels that are all named
 
 
 def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
-    """Describe the distribution. cells: as sampled, by the columns that make up the table's column (atoms and rest)."""
-    return "; ".join(_one(c, cells[c.name]) for c in columns)
+    """Describe the distribution. cells: as sampled, by the columns that make up the table's column (atoms and rest);
+    the atoms come first."""
+    ordered = sorted(columns, key=lambda c: not c.levels)
+    words = [_one(c, cells[c.name]) for c in ordered]
+    return words[0] if len(words) == 1 else "; in other cells ".join(words)
 
 
 def _one(c: Column, x: np.ndarray) -> str:
@@ -42,7 +45,8 @@ def _levels(c: Column, codes: np.ndarray) -> str:
     shares = counts / max(counts.sum(), 1)
     order = order_of(c)
     order = order if 0 < len(order) <= ON_A_SCALE else np.argsort(-shares, kind="stable")[:NAMED]
-    words = ", ".join(f"{c.levels[i]} {percent(shares[i])}" for i in order)
+    order = sorted(order, key=lambda i: c.levels[i] == ANOTHER)  # sorted is stable
+    words = ", ".join(f"{c.levels[i]} ({percent(shares[i])})" for i in order)
     left = len(c.levels) - len(order)
     return words + (f", and {left:,} more" if left else "")
 
@@ -62,5 +66,8 @@ def _numbers(c: Column, x: np.ndarray) -> str:
     if c.unit:
         return f"{words} {bars}"
     points = np.quantile(x, (0.05, 0.5, 0.95))
-    five, half, most = (number(v) for v in (np.exp(points) if c.log else points))
-    return f"{words} {bars} (5 %: {five}, half: {half}, 95 %: {most})"
+    points = np.exp(points) if c.log else points
+    if c.resolution:  # cells are drawn within the steps of recorded values
+        points = np.round(points / c.resolution) * c.resolution
+    least, half, most = map(number, points)
+    return f"{words} {bars} (median {half}, 90 % from {least} to {most})"

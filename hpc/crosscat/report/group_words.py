@@ -41,9 +41,8 @@ def sentences(p: RunSummary) -> list[str]:
     views = [view for view in p.views if view.levels]
     if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
         return [groups.NOWHERE]
-    views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
-    for i, view in enumerate(views[:VIEWS_LISTED]):
+    for i, view in enumerate(most_useful_first(views)[:VIEWS_LISTED]):
         spelled_out = 1 if p.run.several else groups.SPELLED_OUT
         first, *more = _with_names(view, groups.in_words(view.levels, spelled_out, summaries=False), JOINED * (not i))
         where = f"View {view.number} ({first_columns(view)}): " if p.run.several else ""
@@ -54,11 +53,16 @@ def sentences(p: RunSummary) -> list[str]:
 
 def use_them(p: RunSummary) -> list[str]:
     """Give the command that writes the groups of the level shown first for another program."""
-    best = [groups.first(view.levels) for view in p.views if groups.any_usable(view.levels)]
+    best = [groups.first(view.levels) for view in most_useful_first(p.views) if groups.any_usable(view.levels)]
     if not best:
         return []
     command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
     return [f"Use the groups: {command} writes the group of each row."]
+
+
+def most_useful_first(views: Sequence[ViewSummary]) -> list[ViewSummary]:
+    """Sort views: those with natural groups first, then those with usable ones."""
+    return sorted(views, key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))  # stable
 
 
 def _has(view: ViewSummary, what: str) -> bool:

@@ -148,10 +148,8 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summa
         sentences.append(f"Also summaries: {_numbers_of(usable[1:])}.")
     if not natural and not usable and summaries:
         best = max(of, key=lambda level: level.agree)
-        sentences.append(
-            f"No level is usable: the chains agree most on {counted(best.n, 'group')}, with an adjusted Rand index of "
-            f"{best.agree:.2f}."
-        )
+        which = f"not even {counted(best.n, 'group')}, on which the chains agree most"
+        sentences.append(f"No level is usable, {which}: {best.fault}.")
     return sentences
 
 

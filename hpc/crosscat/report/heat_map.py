@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.traits import MIN_DIVERGENCE
 from mpibayes.hpc.report.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
+from mpibayes.io.clock import around
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
@@ -119,7 +120,11 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
         spread = c.sd[k] if np.isfinite(c.sd[k]) else sd  # 1.3 kg is not 0 among tons, but 1e-17 is
         small = not c.log and abs(mean) < max(min(spread, sd) / 200.0, 1e-9 * sd)
-        return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
+        if c.unit:
+            text = around(c.mean[k], c.sd[k], c.unit, c.step).partition(" ± ")[0]
+        else:
+            text = "0" if small else _brief(mean)
+        return colours(norm(np.clip(z, -2.0, 2.0))), text.split(" ")
     norm, colours = levels
     p = c.p[:, k]
     if c.order:
@@ -193,8 +198,10 @@ def _brief(x: float) -> str:
     if not np.isfinite(x):
         return ""
     size = abs(x)
+    if 1e6 <= size < 9.995e8:
+        return f"{x / 1e6:.3g}M"
     if size >= 1e6 or 0 < size < 5e-3:
         return f"{x:.1e}".replace("e+0", "e").replace("e-0", "e-")
-    if size >= 1000:
+    if size >= 9999.5:
         return f"{x / 1000:.1f}k" if size < 1e5 else f"{x / 1000:.0f}k"
     return f"{x:.0f}" if size >= 99.5 else f"{x:.1f}" if size >= 9.95 else f"{x:.2g}"

@@ -12,6 +12,8 @@ import numpy as np
 
 from mpibayes.text import percent
 
+MIDDLE = "in the middle"
+
 
 def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
     """Return the first and last level of that run, which is over-represented in the cluster. p, q (V,): shares in the
@@ -31,7 +33,7 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
 
 def place(first: int, last: int, n: int) -> str:
     """Name the position of a run on a scale of n levels."""
-    return "low" if first == 0 else "high" if last == n - 1 else "in the middle"
+    return "low" if first == 0 else "high" if last == n - 1 else MIDDLE
 
 
 def named(levels: Sequence[str]) -> str:
@@ -42,5 +44,7 @@ def named(levels: Sequence[str]) -> str:
 
 
 def in_words(where: str, levels: Sequence[str], share: float, plain: float) -> str:
-    """Format a trait: high (4 or 5), 69 %; without the share if it is at least `plain`."""
-    return f"{where} ({named(levels)})" + ("" if share >= plain else f", {percent(share)}")
+    """Format a trait: high (4 or 5), 69 %, or amid the scale = 3, 2 or 3, 1 to 4; without the share if it is
+    at least `plain`."""
+    run = f"{where} ({named(levels)})" if where != MIDDLE else f"{'= ' * (len(levels) == 1)}{named(levels)}"
+    return run + ("" if share >= plain else f", {percent(share)}")

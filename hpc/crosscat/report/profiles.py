@@ -196,15 +196,16 @@ def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 def _column(column, size, observed, shown, inner, overall, values, compared, **more) -> ColumnProfile:
     """Make a profile from the observed cells' distribution, values (V, K), and the missing cells: the divergence of
     (missing or not, then the value) is the sum of its two parts."""
-    n_missing = size - observed
+    n_missing = np.maximum(size - observed, 0.0)
+    n_missing[n_missing < 1e-6] = 0.0  # rounding, in averages over draws
     missing = (n_missing / size)[shown]
     everywhere = n_missing.sum() / size.sum()
     part, lacks = np.zeros(len(shown)), np.zeros(len(size))
     if column.atoms:  # the column's other profile covers cells missing here: atoms, and missing ones
         n_missing, everywhere = np.zeros(len(size)), 0.0
-    if everywhere > 0:
-        # half a cell of each kind: a small cluster without missing cells says little
-        m = (n_missing + 0.5) / (size + 1.0)
+    if 0 < everywhere < 1:
+        # one cell like the whole column: a small cluster says little, and nothing where it is like most rows
+        m = (n_missing + everywhere) / (size + 1.0)
         all_m = (m * size).sum() / size.sum()
         lacks, m = m, m[shown]
         part = m * np.log(m / all_m) + (1.0 - m) * np.log((1.0 - m) / (1.0 - all_m))

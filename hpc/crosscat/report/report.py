@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report import clusters, levels, links, outcome, survival, tables, views
+from mpibayes.hpc.crosscat.report import clusters, group_words, levels, links, outcome, survival, tables, views
 from mpibayes.hpc.crosscat.report.clusters import which_draw
 from mpibayes.hpc.crosscat.report.dependence import dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
@@ -42,10 +42,11 @@ def make(run: Posterior) -> Document:
 
 
 def top(p: RunSummary) -> list[Any]:
-    """Return the tables for the terminal: largest clusters; with several views, the views and clusters of the first."""
+    """Return the tables for the terminal: groups or largest clusters; with several views, the views and the groups of
+    the first whose groups can be used, if any."""
     if not p.run.several:
         return [_top_of(p, view, "", TOP) for view in p.views]
-    telling = [view for view in p.views if not view.slight][:1]
+    telling = group_words.most_useful_first([view for view in p.views if not view.slight])[:1]
     return [views.top(p), *(_top_of(p, view, f"view {view.number}: ", TOP_OF_VIEW) for view in telling)]
 
 

@@ -200,9 +200,12 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         value = ordered.in_words(where, levels, p[run].sum(), np.inf)
         return Trait(c.name, c.title, nats, "ordered", value, percent(q[run].sum()), numbers)
     if c.p is not None:
-        chosen = telling_levels(c.p[:, k], c.overall)
+        chosen, atoms = telling_levels(c.p[:, k], c.overall), c.title != c.name  # atoms are numbers
+        if atoms and ANOTHER in (c.levels[v] for v in chosen):
+            lost = int(np.argmax(c.overall - c.p[:, k]))
+            if c.overall[lost] >= FEW and c.p[lost, k] <= 1.0 - PLAIN:
+                chosen = [lost]  # "not 0" says more than "none of its repeated values"
         p, q = c.p[chosen, k], c.overall[chosen]
-        atoms = c.title != c.name  # atoms are numbers
         names = [_atom(c.levels[v]) if atoms else _quoted(cut(c.levels[v])) for v in chosen]
         if p[0] >= q[0]:
             of = " in " if atoms else " "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, outcome, tables
 from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
 from mpibayes.hpc.settled import APART, MOST_R_HAT
@@ -13,6 +16,7 @@ from mpibayes.text import counted, percent, span
 
 LARGEST = 10  # clusters whose total share is given
 VIEWS_NAMED = 6
+COPIES = 20  # of a completed table, by default
 TOGETHER = 5  # columns named per set
 INDEPENDENT = "No column was found to depend on another."
 MEASURES = {  # explained where they occur
@@ -154,7 +158,7 @@ def _found(p: RunSummary) -> list[str]:
         lines.append(
             f"Nearly all draws have {counted(low, what)}."
             if low == high
-            else f"The draws have {low:,} to {high:,} {what}s (5 to 95 %)."
+            else f"The draws have {low:,} to {high:,} {what}s (nine in ten of them)."
         )
     if p.heldout_averaged is not None:
         lines.append(
@@ -175,10 +179,26 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     return [*lines, *(words for measure, words in MEASURES.items() if any(measure in line for line in lines))]
 
 
+def _ask(p: RunSummary, best: Chain | None) -> list[str]:
+    """Give commands for questions about the table itself. best: the only chain to use."""
+    columns = [column for column in p.run.data.stored if column.kind != "survival" and not column.part_of]
+    names = [name for view in p.views for name in view.names if name in {column.name for column in columns}]
+    if len(columns) < 2 or not names or p.outcome:
+        return []
+    where = str(best.folder if best else p.run.chains[0].home)
+    steps = [f"Ask: {shlex.join(['mpibayes', 'query', where, 'predictors', names[0]])} shows what predicts a column."]
+    if best is None and any(column.n_missing for column in columns):
+        copies = ["--copies", str(p.n_kept)] if p.n_kept < COPIES else []
+        command = shlex.join(["mpibayes", "complete", where, *copies, "-o", "copies"])
+        steps.append(f"Fill in: {command} writes copies of the table without missing cells.")
+    return steps
+
+
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_words.use_them(p) if sound != BAD and not _climbs(p) else []
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
     use = use_it(p.run, usable, best)
     known = (AVERAGES, PREDICTIONS, NO_AVERAGES)
-    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step in known))]
+    ask = _ask(p, best) if use else []
+    return [*use_groups, *use, *ask, *(step for step in p.advice.steps if not (use and step in known))]

@@ -8,18 +8,22 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.report import heat_map
+from mpibayes.hpc.crosscat.report import heat_map, profiles
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.traits import Trait, trait
 from mpibayes.hpc.results.report import report
 from mpibayes.io.files import chain_directories
+from mpibayes.io.rows import Column
 from mpibayes.text import percent
 from tests.crosscat.report.runs import make_run, write_planted
 from tests.page.checks import parts_of
@@ -116,6 +120,23 @@ def test_traits_of_what_a_cluster_lacks(run):
     assert str(trait(many, 0)) == "job not a (overall 50 %)"
     many.p[0, 0] = 0.05
     assert str(trait(many, 0)) == "job = a only 5 % (overall 50 %)"
+    days = replace(
+        many, name="days (0, 1 or another value)", title="days", overall=np.array([0.8, 0.1, 0.1]),
+        levels=("0", "1", "another value"), p=np.array([[0.001], [0.049], [0.95]]),
+    )  # fmt: skip
+    assert trait(days, 0).label == "days not 0"
+
+
+def test_the_picture_shows_dates_as_dates():
+    n = np.ones(1)
+    stays = ColumnProfile(
+        "left", "left", "real", n, 0 * n, 0 * n, 0.0, 1.0, np.zeros((0, 0)), np.array([8000.0, 400.0]),
+        mean=np.array([8269.6]), sd=np.array([170.0]), unit="days since 1970-01-01", step=1.0,
+    )  # fmt: skip
+    looks = Normalize(-3.0, 3.0), colormaps["RdBu_r"]
+    assert heat_map._cell(stays, 0, looks, looks)[1] == ["1992-08-23"]
+    year = replace(stays, unit="", mean=np.array([1997.2]))
+    assert heat_map._cell(year, 0, looks, looks)[1] == ["1997"]
 
 
 @pytest.mark.quick("1")
@@ -172,3 +193,11 @@ def test_a_backend_that_exists_is_kept():
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "MPLBACKEND": "svg"}, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_small_cluster_that_lacks_what_most_rows_lack_is_not_told_apart_by_it():
+    size, observed = np.array([150.0, 2.0, 1.0]), np.array([5.0, 0.0, 1.0])
+    made = profiles._column(
+        Column("left", "real", "reals", 0), size, observed, np.arange(3), np.zeros(3), np.array([0.0, 1.0]), None, False
+    )
+    assert made.divergence[1] < 0.05 < 0.5 < made.divergence[2] and made.missing.tolist()[1:] == [1.0, 0.0]

@@ -1,0 +1,49 @@
+"""Notes on columns that are imported as they are, and may need a decision of their owner: identifiers of several rows,
+columns that lack most of their cells, and survey weights by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from mpibayes.io.infer import Decision
+from mpibayes.io.profile import Profile
+from mpibayes.io.summary import named
+from mpibayes.text import option
+
+WEIGHTS = re.compile(
+    r"((survey|sample|sampling|samp|person|case|design|final|population|pop|[pf])_?)?(weights?|wgt|wt|wght)"
+)
+WIDE = 4.0  # least ratio of the largest weight to the mean: things that are weighed differ less
+REPEATED = 1.5  # rows per value of an identifier from which its rows belong together
+FEWEST = 20  # values of such an identifier
+MOSTLY = 0.5  # share of missing cells
+
+
+def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained: Collection[str]) -> Iterator[str]:
+    """Yield notes. explained: columns of which it is known where they have no value."""
+    columns = list(zip(profiles, decisions, strict=True))
+    for p, d in columns:
+        if d.reason.startswith("identifier") and not d.warning and p.n_observed >= REPEATED * p.n_distinct >= FEWEST:
+            yield (
+                f"column '{p.name}': {p.counted} different values in {p.n_observed:,} rows, which a run takes to be "
+                "independent; if rows of one value belong together, groups and held-out scores look surer than they are"
+            )
+        if d.kind in ("real", "count") and _is_weight(p):
+            yield f"column '{p.name}': if it says how many cases a row stands for: {option('weight', p.name)}"
+    lacking = [p.name for p, d in columns if d.kind != "ignored" and p.name not in explained and _lacks_most(p)]
+    if lacking:
+        lack = "column {} lacks" if len(lacking) == 1 else "columns {} lack"
+        yield (
+            f"{lack.format(named(lacking))} over half of the cells, and a run does not use which; if that says "
+            "something, such as that nothing happened, add a column that says so: yes or no"
+        )
+
+
+def _is_weight(p: Profile) -> bool:
+    name = p.name.strip().lower().replace(" ", "_").replace(".", "_")
+    return bool(WEIGHTS.fullmatch(name)) and p.dates is None and p.minimum >= 0 and p.maximum >= WIDE * p.mean
+
+
+def _lacks_most(p: Profile) -> bool:
+    return p.n_missing > MOSTLY * (p.n_missing + p.n_observed)
