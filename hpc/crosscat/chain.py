@@ -64,12 +64,12 @@ class Mixture:
             raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
         if settings.opening == "all" and np.any(PitmanYor.of(settings.concentration, settings.discount).discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
-        self.n_shards = shards.count(settings.shards, n_rows)
+        self.cut = shards.starts(settings.shards, n_rows)
+        self.n_shards = len(self.cut) - 1
         self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
         self.growth, self.outcome, self.host = None, None, host.NOBODY
         if settings.annealing is not None:
-            sizes = np.diff(shards.bounds(n_rows, self.n_shards))
-            self.growth = Growth(comm, settings.annealing, sizes, settings.seed, chain)
+            self.growth = Growth(comm, settings.annealing, np.diff(self.cut), settings.seed, chain)
         self.cycles = 0
         self.units = units(columns, settings.blocks)  # with given links a tree is a unit
         if settings.likelihood and not isinstance(settings.links, str):
@@ -92,7 +92,7 @@ class Mixture:
 
     def _load(self, rows_of) -> list[shards.Shard]:
         """Load this rank's shards with all columns, or with none if the likelihood is switched off."""
-        cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
+        cut, loaded = self.cut.tolist(), []
         for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
             rows = rows_of(cut[i], cut[i + 1])
             loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.only(())))
@@ -268,7 +268,7 @@ class Mixture:
         """Return the number of active rows of every shard in a cycle, (S,) int64. Without a plan it is all rows: rows
         without a label at the start are added at once. Collective if the clock decides."""
         if self.growth is None:
-            return np.diff(shards.bounds(self.n_rows, self.n_shards))
+            return np.diff(self.cut)
         return self.growth.targets(self.growth.fraction(cycle))
 
     def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, ...] | None:

@@ -42,7 +42,7 @@ class Settings:
     """Settings of a chain, apart from the data."""
 
     seed: int = 0
-    shards: int | None = None  # None: the default for the number of rows
+    shards: cut.Given = None  # None: the default for the number of rows
     concentration: object = "learn"  # for `PitmanYor.of`: a number, a list (grid), "learn" or a dictionary
     discount: object = 0.0  # a number, a list (grid) or "learn"
     sweeps_per_cycle: int = 1
@@ -201,7 +201,7 @@ class View:
         idle = int(self.partition.size.sum()) < self.n_rows
         kind = np.int32 if idle else np.min_scalar_type(max(0, self.n_labels - 1))
         mine = [z.astype(kind) for z in self.z] or [np.zeros(0, kind)]
-        bounds = cut.bounds(self.n_rows, self.n_shards)
+        bounds = cut.starts(self.settings.shards, self.n_rows)
         lengths = [int(bounds[part.stop] - bounds[part.start]) for part in self._dealt()]
         return self.comm.gather_to_root(np.concatenate(mine), lengths)
 

@@ -187,6 +187,10 @@ class Data:
         """Number of training rows."""
         return self.table.n_rows if self.training_rows is None else len(self.training_rows)
 
+    def n_rows_among(self, n: int) -> int:
+        """Return the number of training rows among the first n rows of the table."""
+        return n if self.training_rows is None else int(np.searchsorted(self.training_rows, n))
+
     def numbers_of(self, start: int, stop: int) -> np.ndarray:
         """Numbers in the table of training rows start..stop-1, int64."""
         return np.arange(start, stop) if self.training_rows is None else self.training_rows[start:stop]

@@ -65,10 +65,10 @@ class Buffet:
     ):
         self.comm, self.settings, self.chain = comm, settings, chain
         self.n_rows, self.n_columns = n_rows, n_columns if settings.likelihood else 0
-        self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = 0
         self.slots = np.zeros(0, np.int64)  # slots of the current features
-        self.starts = cut.bounds(n_rows, self.n_shards)
+        self.starts = cut.starts(settings.shards, n_rows)
+        self.n_shards = len(self.starts) - 1
         self.shards = agree(comm, lambda: [self._load(cells_of, i) for i in self._own()], "read its rows of the table")
         self.hyper = Hyper(
             settings.alpha if isinstance(settings.alpha, float) else settings.alpha.shape / settings.alpha.rate,

@@ -121,18 +121,18 @@ class Family:
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        n_shards = self.decided(self._config, self.data.n_rows)["run"]["shards"]
-        self.problem = self.problem_of(n_shards)
+        given, n_shards = self._config.run.shards, self.decided(self._config, self.data.n_rows)["run"]["shards"]
+        self.problem = self.problem_of(given if isinstance(given, tuple) else n_shards)
         p = self.problem
         self.warnings += check_training(self.comm, self.design, p.rows, n_shards, bool(p.prior.flat.any()))
         if fresh or on_root(self.comm, lambda: run_directory.lacks_checkpoint(places)):
             self.choice()
 
-    def problem_of(self, n_shards: int) -> Problem:
+    def problem_of(self, given: shards.Given) -> Problem:
         """Rows and prior of the regression, with a first guess for scales still to be chosen. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(
-            self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
+            self.comm, s.likelihood, self._training, data.n_rows, given, n_predictors=design.n_predictors,
             n_classes=design.n_classes, prior=s.prior, prior_scale=2.5 if s.prior_scale == "heldout" else s.prior_scale,
             intercept_scale=s.intercept_scale if s.intercept else None,
             nu=s.degrees_of_freedom, scale=1.0 if isinstance(s.scale, str) else s.scale,

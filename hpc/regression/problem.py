@@ -32,7 +32,7 @@ class Problem:
         likelihood: str,
         x_of: Callable[[int, int], tuple[np.ndarray, np.ndarray]],
         n_rows: int,
-        n_shards: int,
+        given: shards.Given,
         *,
         n_predictors: int | None = None,
         n_classes: int = 1,
@@ -43,8 +43,8 @@ class Problem:
         scale: float = 1.0,
     ):
         self.comm = comm
-        self.n_shards = min(n_shards, n_rows)
-        cut = shards.bounds(n_rows, self.n_shards).tolist()
+        cut = shards.starts(given, n_rows).tolist()
+        self.n_shards = len(cut) - 1
         mine = shards.of_rank(self.n_shards, comm.size, comm.rank)
         blocks = agree(comm, lambda: {i: x_of(cut[i], cut[i + 1]) for i in mine}, "read its rows of the table")
         self.sizes = np.zeros(self.n_shards, np.int64)

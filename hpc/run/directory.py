@@ -212,7 +212,7 @@ def open_run(
     if growth.due:
         n_rows = table.before_growth(before["fingerprint"]).n_rows
         record = before | {"table": str(table.path), **content}
-        grown.take_in(folder, record, n_rows, _resolved(config), lock.check)
+        grown.take_in(folder, record, n_rows, _resolved(config), lock.check, growth.shards)
     else:
         records.write_resolved(folder, _resolved(config), lock.check)
     return config

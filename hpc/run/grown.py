@@ -16,15 +16,17 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.json_schema import NAME as SCHEMA
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run import identity, lock
@@ -47,6 +49,7 @@ from mpibayes.io.tables import AnyTable
 from mpibayes.text import counted
 
 FOLDER = "grown"
+SHARDS = "shards"  # key of a growth in the provenance: sizes of the shards since then
 STAYS = {FOLDER, "config.toml", SCHEMA, PROVENANCE, RESOLVED, "logs"}  # beside the lock
 LINKED = (".h5", ".npy")  # files that are never modified, only replaced
 
@@ -54,11 +57,12 @@ LINKED = (".h5", ".npy")  # files that are never modified, only replaced
 @dataclass(frozen=True)
 class Growth:
     """times: number of growths of a run, including one by this start. due: True if this start adds rows. anew: True if
-    no chain has cycles since the last growth."""
+    no chain has cycles since the last growth. shards: their sizes, if the last growth recorded them."""
 
     times: int = 0
     due: bool = False
     anew: bool = False
+    shards: tuple[int, ...] | None = None
 
     def settings(self, config: Config) -> Config:
         """Return the settings that chains work with: random streams of their own, and no start other than from their
@@ -66,7 +70,8 @@ class Growth:
         if not self.times:
             return config
         seed = int(generator(config.run.seed, Purpose.GROWN, self.times).integers(2**63))
-        return family_of(config.kind).grown(config.changed("run", seed=seed))
+        run = {"seed": seed} | ({"shards": self.shards} if self.shards else {})
+        return family_of(config.kind).grown(config.changed("run", **run))
 
 
 def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growth:
@@ -80,20 +85,44 @@ def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growt
     return Growth(times + due, due, due or pending)
 
 
+def with_shards(growth: Growth, folder: Path, config: Config, data: Data) -> Growth:
+    """Return the growth with the sizes of the shards; root alone."""
+    if not growth.times:
+        return growth
+    record = identity.read_provenance(folder)
+    grown = record.get(GROWN, [])
+    sizes = grown[-1].get(SHARDS) if grown else None
+    if growth.due:
+        earlier = data.table.before_growth(record["fingerprint"])
+        n = data.n_rows_among(earlier.n_rows if earlier else 0)
+        before = sizes or shards.even_sizes(n, identity.read_resolved(folder)["run"]["shards"])
+        n_shards = shards.count(config.run.shards, data.n_rows, family_of(config.kind).default_shards)
+        sizes = shards.sizes_after(before, data.n_rows - n, n_shards)
+    return replace(growth, shards=tuple(sizes) if sizes else None)
+
+
 def is_longer(table: AnyTable, fingerprint: str) -> bool:
     """True if a table extends the one with this fingerprint by further rows."""
     before = table.before_growth(fingerprint) if isinstance(table, Table) else None
     return before is not None and before.n_rows < table.n_rows
 
 
-def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str, guard: Guard) -> None:
+def take_in(
+    folder: Path,
+    record: Mapping[str, Any],
+    n_rows: int,
+    resolved: str,
+    guard: Guard,
+    sizes: Sequence[int] | None = None,
+) -> None:
     """Turn the run in a directory, which is held, into a run of a longer table. record: its provenance so far, with the
-    table's new fingerprint. n_rows: number of rows before. resolved: the new settings."""
+    table's new fingerprint. n_rows: number of rows before. resolved: the new settings. sizes: of the shards."""
     for place in chain_directories(folder):  # fail on unreadable draws before anything is changed
         last_draw(place)
     before = identity.read_provenance(folder)
     grown = [*before.get(GROWN, ()), {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "rows": n_rows, "fingerprint": before["fingerprint"],
+        SHARDS: sizes,
     }]  # fmt: skip
     with storing(folder / FOLDER), _unless_lost(guard):
         make_directory(folder / FOLDER, within=folder)

@@ -175,6 +175,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     schedule = on_root(comm, lambda: work_of(config, data).schedule(comm.size))
+    growth = on_root(comm, lambda: grown.with_shards(growth, folder, config, data))
     groups = Groups(comm, schedule, lambda: clock.signalled)
     clock.heard = groups.heard
     if groups.comm.rank == 0:

@@ -36,7 +36,7 @@ class Settings:
     """
 
     seed: int = 0
-    shards: int | None = None
+    shards: cut.Given = None
     batch: Schedule | None = None
     rate: Schedule = WHOLE_STEP
     noise: Noise = NO_NOISE
@@ -80,9 +80,9 @@ class Ascent:
     ):
         self.comm, self.model, self.settings, self.chain = comm, model, settings, chain
         self.n_rows, self._sample_of = n_rows, sample_of
-        self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = self.guarded = 0  # guarded: parts held back in the last cycle
-        self.starts = cut.bounds(n_rows, self.n_shards)
+        self.starts = cut.starts(settings.shards, n_rows)
+        self.n_shards = len(self.starts) - 1
         self.shards = cut.of_rank(self.n_shards, comm.size, comm.rank)
         self.rows = agree(comm, lambda: [self._load(cells_of, i) for i in self.shards], "read its rows of the table")
         self.q: Any = model.first()
