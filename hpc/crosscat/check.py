@@ -303,7 +303,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         found_views = f"{counted(timing.n_views, 'view')} found on {counted(timing.n_rows, 'row')}"
         if sample:
             each = f"{counted(searches, 'search', 'searches')} on {counted(sample, 'row')}"
-            from_what = f"{counted(dealt, 'group')} of columns; each chain starts with {each}"
+            from_what = f"{counted(dealt, 'initial view')}; each chain starts with {each}"
         else:
             from_what = counted(dealt, "random view")
         yield "views", f"{found_views} from {from_what}"

@@ -54,7 +54,7 @@ def test_a_run_goes_on_with_new_rows(tmp_path, family):
     assert run(tmp_path, "may").returncode == run(tmp_path, "may", "--grow").returncode == 0  # nothing came since
     assert len(list((tmp_path / "may" / "grown").iterdir())) == 1
     assert '"grown": 1' in mpibayes(tmp_path, "status", "may", "--json").stdout
-    assert "1 time; cycles are since then" in mpibayes(tmp_path, "status", "may").stdout
+    assert "1 time; cycles count from the last" in mpibayes(tmp_path, "status", "may").stdout
     assert "130 rows in 2 parts" in mpibayes(tmp_path, "check", "run.toml").stdout
 
 

@@ -92,7 +92,7 @@ class Level:
         if self.natural:
             return f"{counted(self.n, 'natural group')}: {same}."
         if self.usable:
-            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines"
+            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would divide rows differently"
             return f"{chosen}, though {same.replace('the chains', 'these chains')}."
         if self.agree < ALIKE:
             how = "agree on them only in part" if self.agree >= IN_PART else "do not agree on them"

@@ -281,7 +281,7 @@ def test_levels_in_words():
     assert groups.in_words(of[2:], 1, summaries=False) == [f"{groups.NONE}.", "4."]
     assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
         groups.EVERY,
-        "No level is usable: the chains agree most on 3 groups, with an adjusted Rand index of 0.60.",
+        "No number of groups is usable: the chains agree most on 3 groups, with an adjusted Rand index of 0.60.",
     ]
 
 
