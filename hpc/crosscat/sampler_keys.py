@@ -33,8 +33,8 @@ class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
         "how a chain starts: auto: all rows in one cluster, which moves split; from 30,000 rows on in clusters found "
-        "on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; sequential+gibbs: "
-        "all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have samples and "
+        "on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; "
+        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have samples and "
         "searches of their own, or are overdispersed",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
