@@ -34,8 +34,8 @@ class Sampler(Section):
         "auto",
         "how a chain starts: auto: all rows in one cluster, which moves split; from 30,000 rows on in clusters found "
         "on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; "
-        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have samples and "
-        "searches of their own, or are overdispersed",
+        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have "
+        "samples and searches of their own, or are overdispersed",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(

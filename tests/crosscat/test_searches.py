@@ -160,8 +160,8 @@ def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
 
 
 def test_in_words():
-    assert "no other within 0.05" in searches.in_words([-1.0, -1.2], 30)
-    assert "2 others within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
+    assert "no other search within 0.05" in searches.in_words([-1.0, -1.2], 30)
+    assert "2 other searches within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
 
 
 def test_ahead_in_words():
@@ -172,9 +172,9 @@ def test_ahead_in_words():
 
 def test_of_chains_in_words():
     words = searches.of_chains_in_words([[-1.0, -1.2, -1.04], [-1.0, -2.0, -3.0]], 30)
-    assert words.startswith("the best of 3 searches of each chain, by the score of 30 rows")
+    assert words.startswith("the best of 3 searches of each chain, as scored on 30 rows")
     assert "1 and 0 other searches within 0.05 nats a row" in words
-    assert "no other within" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
+    assert "no other search within" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
 
 
 @pytest.mark.parametrize("record", [{}, {"judges": 3}, {"searches": "-1.0"}, {"searches": [None]}, {"searches": {}}])
