@@ -326,7 +326,7 @@ def _check_numbers(
         if why:
             report.add(key, f"column {shown(name)} {why}; {fit}. Take it out")
         elif name in binned:
-            text = f"column {shown(name)} {does}, so that {shown(binned[name])} cannot depend on it by bins"
+            text = f"column {shown(name)} {does}, so that {shown(binned[name])} cannot depend on its bins"
             report.add(("model", "links"), f"{text}; take one of the two out")
         elif name in linked and (given == "none" or (listed and name not in listed)):
             text = f"column {shown(name)} is linked with {with_what} in model.links; add it here"

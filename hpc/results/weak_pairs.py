@@ -136,7 +136,7 @@ class WeakPairs:
     def words(self) -> str:
         f = self.found
         of = f"{counted(f.n_rows, 'row')} of the table and as many from each of {counted(len(f.drawn), 'draw')}"
-        left = f"; {counted(f.left_out, 'column')} of this wide table were not looked at" if f.left_out else ""
+        left = f"; {counted(f.left_out, 'column')} of this wide table were not examined" if f.left_out else ""
         if not f.judged:
             return f"{counted(len(f.drawn), 'draw')}: too few to say which pairs of columns the run weakens."
         clear = len(f.clear())
