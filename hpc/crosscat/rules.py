@@ -282,7 +282,7 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     of_numbers = [pair for pair in config.of(Model).pairs if not any(map(with_levels.get, pair))]
     linked = {name for pair in of_numbers for name in pair if set(pair) <= with_levels.keys()}
-    what = "a number in lines is a real one, without atoms, in no block", "is in a line", "a number"
+    what = "numeric columns that depend on each other are real, without atoms, in no block", "is in a line", "a number"
     _check_numbers("lines", linked, why_no_line, what, config, by_name, report)
 
 
