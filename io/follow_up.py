@@ -31,7 +31,7 @@ def questions(profiles: Sequence[Profile], decisions: Sequence[Decision]) -> Ite
     plain = all(level.lower() in YES | NO for level in decision.levels)
     pair = f"{time.name},{event.name}" + ("" if plain else "=VALUE")
     yield (
-        f"columns '{time.name}' and '{event.name}': if they say how long each row was watched, and whether an event "
+        f"columns '{time.name}' and '{event.name}': if they say how long each row was observed, and whether an event "
         f"came: {option('survival', pair)}"
     )
 

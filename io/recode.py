@@ -39,7 +39,7 @@ class Originals:
     batches(): yields columns of some rows by position, masks of missing cells of the table's columns by name, bool
     (n,), and the number of rows. names: of the columns; places: of the table's columns in the file; head: the header as
     it is, None without one; metadata: of a Parquet file; forms: of numbers, by column. events: by survival column, the
-    place of its event column, and the value if the event came.
+    place of its event column, and the value if the event occurred.
     """
 
     path: Path

@@ -7,7 +7,7 @@
     sheet = "Sheet1"                   # of an Excel workbook
     count = "Freq"                     # the column that says how many equal rows each row stands for
     weight = "pweight"                 # the column that has the survey weight of each row
-    survival = ["time,died"]           # how long each row was watched, and whether the event came; "time,status=2"
+    survival = ["time,died"]           # how long each row was observed, and whether the event occurred; "time,status=2"
     decimal = ","                      # how numbers and dates are written, where that is not to be found out
     thousands = "."
     dates = "day-first"                # 5/1/2024 is the fifth of January; or "month-first"

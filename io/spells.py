@@ -1,4 +1,4 @@
-"""Cells of a survival column: how long a row was observed, and whether the event came.
+"""Cells of a survival column: how long a row was observed, and whether the event occurred.
 
 As text `306` is an event at 306, and `1010+`, R's notation, means that it had not come by 1010: the row is censored. In
 a table a cell is one number, negative if censored; 0 is an event at time 0, and the number next to 0 a row that was

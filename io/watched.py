@@ -1,4 +1,4 @@
-"""Two columns of a source as one: how long a row was observed, and whether the event came (`--survival TIME,EVENT`).
+"""Two columns of a source as one: time observed, and whether the event occurred (`--survival TIME,EVENT`).
 
 The pair is read as text in the notation of `spells`: the time, followed by + if the event had not come. So all code
 that reads a text column reads a survival column, too.
@@ -26,7 +26,7 @@ YES, NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "no"
 
 @dataclass(frozen=True)
 class Pair:
-    """time, event: names of columns. value: the text of `event` if the event came, "" for yes or 1. missing: texts of
+    """time, event: names of columns. value: the text of `event` if it occurred, "" for yes or 1. missing: texts of
     missing cells. seen: the first distinct texts read, and all those of the event and of missing cells. censored: texts
     that mean it did not come, if a table has such texts beside `value`; others are then refused."""
 
@@ -78,14 +78,14 @@ class Pair:
             advice = option("survival", f"{self.time},{self.event}={found}")
             raise DataError(
                 f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, expected 1 "
-                f"or 0, yes or no: whether the event came. If {found!r} is the event, and all else is not: {advice}"
+                f"or 0, yes or no: whether the event occurred. If {found!r} is the event, and all else is not: {advice}"
             )
         pairs, codes = np.unique(times.codes.astype(np.int64) * 4 + state[events.codes], return_inverse=True)
         texts = times.texts.to_pylist()
         for i in (i for i, text in enumerate(texts) if text.endswith("+") and (times.codes == i).any()):
             raise DataError(
                 f"{batch.path} row {batch.row(times.first(i)):,}, column '{self.time}': found {texts[i]!r}, expected a "
-                f"number: '{self.event}' says whether the event came"
+                f"number: '{self.event}' says whether the event occurred"
             )
         read = ("{}", "{}+", "")
         merged = [read[pair % 4].format(texts[pair // 4]) if texts[pair // 4] else "" for pair in pairs.tolist()]
@@ -114,7 +114,7 @@ class Pair:
                 f"{path}, column '{self.event}': no cell is {self.value!r}, the event by "
                 f"{option('survival', self.text)}; it has {has}"
             )
-        return f"column '{self.time}': the event came in no row ('{self.event}' has {has}), so little can be learned"
+        return f"column '{self.time}': the event occurred in no row ('{self.event}' has {has}), so it teaches little"
 
 
 def _same_number(a: str, b: str) -> bool:
@@ -151,7 +151,7 @@ def pairs_there(
     pairs = []
     for time, (event, value, *usual) in (about.get("survival") or {}).items():
         if time in names and event not in names:
-            raise DataError(f"{path}: has '{time}', but no column '{event}', which says whether the event came")
+            raise DataError(f"{path}: has '{time}', but no column '{event}', which says whether the event occurred")
         if time in names:
             censored = tuple((about.get("censored") or {}).get(time, ()))
             pairs.append(Pair(time, event, value, (*usual, *(m.strip() for m in missing)), censored=censored))

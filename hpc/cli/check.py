@@ -21,8 +21,8 @@ def check(config, overrides, ranks):
 
     Without --ranks the prediction is for the ranks that `mpibayes run` starts itself on this machine.
 
-    The output also has the start of the chain, the cycle in which an annealed start ends, the first cycle whose draws
-    count, and seconds a cycle and efficiency for several numbers of ranks.
+    The output also describes how a chain starts, the cycle in which annealing ends, the first cycle whose draws count,
+    and the time per cycle and efficiency for several numbers of ranks.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ import click
 from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, unseen
 
 
-@click.command(short_help="Copies of a table with its missing cells drawn (multiple imputation).")
+@click.command(short_help="Write copies of a table with drawn missing cells (multiple imputation).")
 @click.argument("run_dir", type=PATH)
 @click.argument("source", required=False, type=PATH, metavar="[FILE]")
 @click.option(

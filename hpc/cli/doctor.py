@@ -14,11 +14,12 @@ from mpibayes.hpc.cli.shared import PATH
     "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Length of the test of messages."
 )
 def doctor(directory, as_json, seconds):
-    """Examine what a run needs: one line a check, with ok, warning or problem, and what to do.
+    """Examine what a run needs: one line per check, with ok, warning or problem, and what to do.
 
-    Versions, kernels, HDF5, the MPI library and whether it fits the launcher, ranks and threads against cores, the
-    batch job and its end, DIR (the current one, or where a run is to write): written, flushed, renamed, locked, seen by
-    all ranks; and how long messages between ranks take. Start it as you start the run. Every check has a time limit.
+    It checks versions, kernels, HDF5, the MPI library and whether it fits the launcher, ranks and threads against
+    cores, the time left to the batch job, the speed of messages between ranks, and DIR (the current directory, or where
+    a run is to write): can all ranks write, flush, rename and lock there, and see the files? Start it as you start the
+    run. Every check has a time limit.
 
     \b
     Exit code, of the worst finding:

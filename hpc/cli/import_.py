@@ -63,7 +63,7 @@ KINDS = ("categorical", "boolean", "real", "count")
     "--survival",
     multiple=True,
     metavar="TIME,EVENT",
-    help="Two columns as one: how long each row was watched, and whether the event came (EVENT=VALUE: its text).",
+    help="Two columns as one: how long each row was observed, and whether the event occurred (EVENT=VALUE: its text).",
 )
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")

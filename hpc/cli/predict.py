@@ -36,13 +36,13 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, unseen
 @TABLE
 @force("Replace OUT if it exists.")
 def predict(**options):
-    """Predict new rows, averaged over draws: log density, cluster and missing cells by a mixture; class probabilities,
-    or mean, sd and quantiles of the response, by a regression.
+    """Predict new rows, averaging over draws. A mixture gives log density, cluster and missing cells; a regression
+    gives class probabilities, or mean, sd and quantiles of the response.
 
     SOURCE is a typed table, or a file that can be imported, with the table's columns (for a regression, at least its
-    predictors); it is streamed. Columns that it lacks count as missing cells. --complete fills in the most probable
-    level, or the mean as the column was recorded (in its steps, an atom where that is more probable); a regression's
-    response. These are predictions; to analyse a table with gaps, draw copies of it: mpibayes complete.
+    predictors); it is streamed. Columns that it lacks count as missing cells. --complete fills each gap with the
+    most probable level, or with the mean in the steps of the column (an atom where that is more probable); a regression
+    fills in the response. These are predictions; to analyse a table with gaps, draw copies of it: mpibayes complete.
 
     \b
     Examples:

@@ -176,7 +176,7 @@ def conditional(**options):
 def simulate(**options):
     """Draw rows given values; or, with --rows, the missing cells of its rows given the others.
 
-    The same seed gives the same rows; fewer rows are the first of more.
+    The same seed gives the same rows; a shorter table is the beginning of a longer one.
 
     \b
     Examples:

@@ -29,7 +29,7 @@ def report(**options):
       mpibayes report runs/a
       mpibayes report runs/a runs/b -o both --burn-in 500      chains of one model
       mpibayes report runs/mixture runs/crosscat               which predicts better?
-      mpibayes report runs/seed-1 runs/seed-2 --compare        the same of two runs of one model
+      mpibayes report runs/seed-1 runs/seed-2 --compare        two runs of one model
     """
     from mpibayes.hpc.results.report import report as write
 

@@ -39,9 +39,9 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
       mpibayes run run.toml -o runs/a --grow                    adds the rows appended to the table
       mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
 
-    The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. Settings that
-    would change the statistics are refused, with the differences. Ctrl-C, SIGTERM and SIGUSR1 write a checkpoint and
-    end with exit code 75.
+    The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. If a setting
+    that matters to the posterior has changed, the run is refused, and the changes are listed. Ctrl-C, SIGTERM and
+    SIGUSR1 write a checkpoint and end with exit code 75.
 
     The run starts ranks itself, one for each chain and shard and no more than cores; --ranks, run.ranks and the
     variable MPIBAYES_RANKS override that. Results are the same, bit for bit, on any number of ranks.
@@ -50,7 +50,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
     How a chain starts, in CONFIG or with --set; the draws that count are exact in each case:
       sampler.strategy = "auto"         all rows in one cluster, taken apart by split and merge moves; the default
                          "anneal"       a few rows, then more and more, as anneal.schedule says
-                         "sequential+gibbs", "prior+gibbs"    all rows, seated one by one, or drawn from the prior
+                         "sequential+gibbs", "prior+gibbs"    all rows, added one by one, or drawn from the prior
       sampler.split_merge = 0           no such moves: the last three are then the published strategies
       anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
                                         [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),

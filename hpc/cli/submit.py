@@ -26,7 +26,7 @@ class TimeLimit(Duration):
 @click.option("-o", "--out", type=PATH, help="Run directory.  [default: runs/<name of CONFIG>]")
 @SET
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--ntasks-per-node", type=click.IntRange(min=1), help="Ranks on a node.  [default: a rank a shard]")
+@click.option("--ntasks-per-node", type=click.IntRange(min=1), help="Ranks per node.  [default: one per shard]")
 @click.option("--time", "time_s", type=TimeLimit(), default="4:00:00", show_default=True, help="Limit of one job.")
 @click.option("--array", metavar="N", help='N chains with seeds 1 to N in OUT/seed-*, or as in sbatch: "1-10%3".')
 @click.option("--chain", is_flag=True, help="One job after another, where jobs may not requeue themselves.")

@@ -7,7 +7,7 @@ import click
 from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, weighted
 
 
-@click.command(short_help="Synthetic tables of the posterior, with their utility and risk.")
+@click.command(short_help="Write synthetic tables, and measure their utility and risk.")
 @click.argument("run_dir", type=PATH)
 @click.option(
     "--rows",
@@ -67,7 +67,8 @@ def synthesize(judge, target, key, **options):
     (mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)) to get the right standard errors.
 
     Rows are drawn, not copied; but a level or value that a single row has reveals that row: --rare 10 merges rare ones.
-    mpirun shares the tables among ranks; the bits do not depend on their number, and fewer rows are the first of more.
+    mpirun shares the tables among ranks; the bits do not depend on their number, and a shorter table is the beginning
+    of a longer one.
 
     \b
     Examples:

@@ -135,7 +135,8 @@ class Family:
                 f"{config.path}: a run that starts from the clusters of {path} has all their rows from the start; set "
                 'sampler.strategy = "auto"'
             )
-        say(f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; {grown[0].n_new:,} are new")
+        old = counted(data.n_rows - grown[0].n_new, "training row")
+        say(f"{path} had {old}; {grown[0].n_new:,} were appended")
         return grown
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:

@@ -105,8 +105,8 @@ class Model(keys.Model):
     ] = key(
         "auto",
         "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
-        "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others; "
-        "auto: lines in views, none in a mixture that lists no model.lines",
+        "numeric ones on each other; lines: learned, linear, between numeric columns alone; forest: learned; or these "
+        "links and no others; auto: lines in views, none in a mixture that lists no model.lines",
         '"auto", "none", "lines", "forest", or [[CHILD, PARENT], [CHILD, PARENT, PARENT], ...], each child once and no '
         "circles",
         decided_once=True,
@@ -120,7 +120,7 @@ class Model(keys.Model):
     )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
         "auto",
-        "mixtures with links: cuts of numeric parents into bins; auto: at the eighths of the training rows at the "
+        "mixtures with links: cuts of numeric parents into bins; auto: at the octiles of the training rows at the "
         "first start, for columns without missing cells; none: no numeric parents; or these columns at these cuts",
         f'"auto", "none", or {{COLUMN = [cuts, ascending, {MOST_BINS - 1} at most], ...}}',
         decided_once=True,
@@ -130,7 +130,7 @@ class Model(keys.Model):
         Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=2)], BeforeValidator(tuples)
     ] = key(
         "auto",
-        "with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
+        "with links: real columns that may depend on each other linearly, and have no bins; auto: all without "
         f"atoms, in no block, with at most {100 * MOST_MISSING:.0f} % missing cells, at the first start; none: no "
         "number depends on another; or these",
         '"auto", "none", or [COLUMN, COLUMN, ...]',
@@ -141,7 +141,7 @@ class Model(keys.Model):
         Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=1)], BeforeValidator(tuples)
     ] = key(
         "auto",
-        "with links: columns of numbers that may depend on categorical and boolean ones, and have no bins; "
+        "with links: numeric columns that may depend on categorical and boolean ones, and have no bins; "
         "auto: real ones without atoms, in no block, at the first start; none: no number does; or these, counts too",
         '"auto", "none", or [COLUMN, ...]',
         decided_once=True,

@@ -295,7 +295,7 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     of_numbers = [pair for pair in config.of(Model).pairs if not any(map(with_levels.get, pair))]
     linked = {name for pair in of_numbers for name in pair if set(pair) <= with_levels.keys()}
-    what = "a number in lines is a real one, without atoms, in no block", "is in a line", "a number"
+    what = "numeric columns that depend on each other are real, without atoms, in no block", "is in a line", "a number"
     _check_numbers("lines", linked, why_no_line, what, config, by_name, report)
 
 
@@ -339,7 +339,7 @@ def _check_numbers(
         if why:
             report.add(key, f"column {shown(name)} {why}; {fit}. Take it out")
         elif name in binned:
-            text = f"column {shown(name)} {does}, so that {shown(binned[name])} cannot depend on it by bins"
+            text = f"column {shown(name)} {does}, so that {shown(binned[name])} cannot depend on its bins"
             report.add(("model", "links"), f"{text}; take one of the two out")
         elif name in linked and (given == "none" or (listed and name not in listed)):
             text = f"column {shown(name)} is linked with {with_what} in model.links; add it here"

@@ -32,10 +32,10 @@ MOST_CLUSTERS = 65_536
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
-        "how a chain starts: auto: all rows in one cluster, which moves split, from 30,000 rows on in the clusters of "
-        "a sample, with views after a search for views; anneal: a growing subsample, see [anneal]; sequential+gibbs: "
-        "all rows seated one by one; prior+gibbs: a draw of the prior; further chains of auto have samples and "
-        "searches of their own, or are overdispersed",
+        "how a chain starts: auto: all rows in one cluster, which moves split; from 30,000 rows on in clusters found "
+        "on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; "
+        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have "
+        "samples and searches of their own, or are overdispersed",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(
@@ -47,7 +47,7 @@ class Sampler(Section):
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
         "auto",
         "first partition: auto: by the strategy; one cluster; random: init_clusters random ones; sequential: rows "
-        "seated one by one; prior: a draw of the prior; overdispersed: a random number of random clusters; labels: "
+        "added one by one; prior: a draw of the prior; overdispersed: a random number of random clusters; labels: "
         "init_labels",
         '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
         decided_once=True,
@@ -64,7 +64,7 @@ class Sampler(Section):
     )
     init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
-        "views at the start of a search (groups of dependent columns), or random views where init_rows is 0; auto: "
+        "views at the start of a search (sets of dependent columns), or random views where init_rows is 0; auto: "
         "16, or as many as columns",
         f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
@@ -80,7 +80,7 @@ class Sampler(Section):
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
         "searches for views per chain; the one that best predicts a tenth of the training rows (at most 3,000), "
-        "unseen by all, is kept; auto: 3, or 1 below 500 training rows",
+        "which no search uses, is kept; auto: 3, or 1 below 500 training rows",
         f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )

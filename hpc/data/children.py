@@ -13,7 +13,7 @@ def why_no_child(column: Column) -> str:
     """Reason why a numeric column cannot depend on one with levels; "" if it can."""
     if column.kind not in ("real", "count"):
         return f"is {column.kind}, which cannot depend on another column"
-    return "has values that come again and again (atoms)" if column.atoms else ""
+    return "has recurring values (atoms)" if column.atoms else ""
 
 
 def child_columns(data: Data, links: str | Mapping[str, str], binned: Collection[str] = ()) -> tuple[str, ...]:

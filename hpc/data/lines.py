@@ -14,7 +14,7 @@ def why_no_line(column: Column) -> str:
     """Reason why a numeric column can be neither child nor parent in a line; "" if it can."""
     if column.kind != "real":
         return f"is {column.kind}, and only real columns can be in lines"
-    return "has values that come again and again (atoms)" if column.atoms else ""
+    return "has recurring values (atoms)" if column.atoms else ""
 
 
 def line_columns(data: Data, links: str | Mapping[str, str], binned: Collection[str] = ()) -> tuple[str, ...]:

@@ -312,7 +312,7 @@ class FeaturesChain:
         if cycle <= config.burn_in:
             last = config.run.cycles
             counts = f"draws count from cycle {config.burn_in + 1} of {last}"
-            none = f"no draw counts: run.burn_in = {config.burn_in} of {last}"
+            none = f"no draws count: run.burn_in = {config.burn_in} of {last}"
             lines.append(counts if config.burn_in < last else none)
         return lines
 

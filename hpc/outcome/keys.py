@@ -32,8 +32,8 @@ class Outcome(Section):
     )
     likelihood: Literal["auto", "logistic", "softmax", "student-t", "normal", "poisson"] = key(
         "auto",
-        "law of the outcome; auto: logistic of two levels, softmax of more, poisson of counts, student-t of other "
-        "numbers",
+        "likelihood of the outcome; auto: logistic of two levels, softmax of more, poisson of counts, student-t of "
+        "other numbers",
         '"auto", "logistic", "softmax", "student-t", "normal" or "poisson"',
     )
     kernel: Literal["hmc", "firefly"] = key(

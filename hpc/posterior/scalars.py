@@ -78,7 +78,7 @@ def mixing_warnings(
         warnings.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
     if apart:
         still = any(s.r_hat >= MOST_R_HAT for s in moving.values())
-        means = f" (> {MOST_R_HAT:.0f}: it hardly changes within a chain, but differs between them)" if still else ""
+        means = f" (> {MOST_R_HAT:.0f}: hardly changes within a chain, but differs between chains)" if still else ""
         warnings.append(f"R-hat above {most_r_hat}: {', '.join(apart)}{means}")
     if warnings:
         disagree = n_chains > 1 and apart  # then more cycles may not help: the report says what may

@@ -142,7 +142,7 @@ def import_table(
     "month-first"): form of a text file, if it cannot be inferred. calendar: columns of dates whose weekday, month and
     hour become columns, too. count: the column with the number of equal rows that each row represents; the table has
     them all. weight: the column of survey weights, which are kept beside the rows. survival: pairs of columns,
-    "TIME,EVENT" or "TIME,EVENT=VALUE", merged into one: how long each row was observed, and whether the event came.
+    "TIME,EVENT" or "TIME,EVENT=VALUE", merged into one: how long each row was observed, and whether the event occurred.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest

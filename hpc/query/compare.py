@@ -323,7 +323,7 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
         of_all = max(float(weights[here].sum()), TINY)
         shares.append([np.bincount(z[here], weights[here], int(z.max()) + 1) / of_all for z in partition])
     if not all(n):
-        return ["no training row has what one of the groups does, so that no cluster is named"]
+        return ["no training row meets the conditions of one of the groups, so no cluster is named"]
     lines = []
     gaps = [np.abs(p - q) for p, q in zip(*shares)]
     places = sorted(((g, v, k) for v, gap in enumerate(gaps) for k, g in enumerate(gap) if g > 0.0), reverse=True)[:3]

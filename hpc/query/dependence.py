@@ -90,8 +90,9 @@ def remarks(asking: Asking) -> list[str]:
     blocks = ["two columns of a block have no information here"] if set(asking.asked.joint.values()) - {LINES} else []
     return [
         *blocks,
-        f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
-        f"draws in which the two share a view; {asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept",
+        f"information: mutual information, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: "
+        "share of the draws in which the two share a view; "
+        f"{asking.averages.n_draws} draws of {asking.asked.n_kept:,} kept",
     ]
 
 

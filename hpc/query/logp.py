@@ -78,7 +78,7 @@ class Logp(Question):
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if not self.of and rows is None:
             raise ConfigError(
-                "nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE"
+                "no question: name values with --of, as in --of 'income=high', or a file of rows with --rows FILE"
             )
         parts, with_density, never = [], {}, NeverThere(asking)
         for batch in rows.batches() if rows is not None else [None]:
@@ -123,10 +123,10 @@ def few(effective: np.ndarray, asking: Asking) -> list[str]:
     n, n_few = asking.averages.n_draws, int((effective < FEW).sum())
     of = f"{counted(n, 'draw')} of {asking.asked.n_kept:,} kept"
     if not n_few or n <= FEW:
-        return [f"averaged over {of}; draws: the effective number, weighted by what is given"]
+        return [f"averaged over {of}; draws: the effective number, weighted by the conditions"]
     where = "" if len(effective) == 1 else f" in {counted(n_few, 'row')}"
     return [
-        f"averaged over {of}; draws: the effective number, weighted by what is given. It is below {FEW:.0f}{where}: "
+        f"averaged over {of}; draws: the effective number, weighted by the conditions. It is below {FEW:.0f}{where}: "
         "errors are too small there; more --draws help"
     ]
 

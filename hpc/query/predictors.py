@@ -72,7 +72,7 @@ def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answe
         "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
         "one_view": mutual.together[0, order],
     }
-    notes = [f"share: of the entropy of '{name}', {mutual.entropy[0]:.3f} nats", *remarks(asking)]
+    notes = [f"share: information / entropy of '{name}', {mutual.entropy[0]:.3f} nats", *remarks(asking)]
     return Answer(f"Best predictors of {name}, each column by itself", lines, notes, shown=top, bars="information")
 
 
@@ -129,7 +129,7 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
         "adds_error": np.array(gain_error),
     }
     notes = [
-        f"information: of the columns so far together, in nats, of the entropy of '{name}', {entropy:.3f}; "
+        f"information: of this column and those above, in nats; share: of the entropy of '{name}', {entropy:.3f}; "
         f"adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
         f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} "
         "intervals"

@@ -142,13 +142,13 @@ class Surprisal(Question):
             asking.draws(known.of)
         of_rows, cells, row_error, error, effective = surprise.whole()
         n = len(of_rows)
-        remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
+        remarks = [f"{counted(n, 'row')} scored, of {of}", *(rows.notes if rows else ())]
         if rows is not None or self.by == "rows":  # left-out cells weight all draws equally
             remarks += few(effective, asking)
         if rows is None and n < asking.asked.n_rows:
-            remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
+            remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N scores more"
         if rows is None and (others := asking.asked.like.n_rows - asking.asked.n_rows):
-            remarks.append(f"{counted(others, 'row')} held out: not looked at; ask about them with --rows")
+            remarks.append(f"{counted(others, 'row')} held out: not scored; ask about them with --rows")
         if self.by == "rows":
             order = np.argsort(-of_rows, kind="stable")[: self.top]
             lines = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
@@ -244,7 +244,7 @@ class Novelty(Question):
             *few(effective, asking),
         ]
         if not compared:
-            remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
+            remarks.insert(1, f"no novelty: {asking.asked.cannot['surprisal of the table']}")
         elif np.isnan(rank).any():
             remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
         return Answer(f"Rows of {rows.path.name}, the most novel first", lines, remarks, shown=self.top)

@@ -271,6 +271,6 @@ class RegressionChain:
             last = config.run.cycles
             counts = f"draws count from cycle {config.burn_in + 1} of {last}, after adaptation"
             lines.append(
-                counts if config.burn_in < last else f"no draw counts: run.burn_in = {config.burn_in} of {last}"
+                counts if config.burn_in < last else f"no draws count: run.burn_in = {config.burn_in} of {last}"
             )
         return lines

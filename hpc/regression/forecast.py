@@ -59,12 +59,12 @@ def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
     ]
     every = looked_at(firefly)
     if not firefly.firefly:
-        return [*lines, f"no bounds: a cycle looks at about {every:,.0f} likelihoods, all rows in every step"]
+        return [*lines, f"no bounds: a cycle evaluates about {every:,.0f} likelihoods, all rows in every step"]
     tuned = s.bounds == "tuned"
     where = "touch at the mode" if tuned else "do not touch at the mode"
     all_rows = EVALUATIONS.get(s.theta_update, s.leapfrog_steps + 1.0) * p.n_rows
     lines.append(
-        f"bounds {where}: about {firefly.predicted:,.3g} of {p.n_rows:,} rows will be bright; a cycle looks at about "
+        f"bounds {where}: about {firefly.predicted:,.3g} of {p.n_rows:,} rows will be bright; a cycle evaluates about "
         f"{every:,.3g} likelihoods, and without bounds at {all_rows:,.0f}"
     )
     expected = expected_cost(firefly)

@@ -58,7 +58,7 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
     if biased:
         named = [pair for pair in biased if weak.nameable(pair)]
         notes.append(
-            f"{enumerated_pairs(biased)}: the second column says which cells of the first are missing, and the run "
+            f"{enumerated_pairs(biased)}: the second column predicts which cells of the first are missing, and the run "
             "weakens the pair, so that completed shares and means are biased towards those of the observed cells"
             + (f"; link by name {enumerated_pairs(named)} (docs/imputation.md)" if named else "")
         )
@@ -120,7 +120,7 @@ class WeakPairs:
             )
         more = self.asking.asked.line_keys
         for block in self.blocks[:1]:
-            how = "of which lines carry only a part" if self._lined(block) else "which takes clusters to imitate"
+            how = "of which linear links carry only a part" if self._lined(block) else "which clusters can only imitate"
             sentences.append(
                 f"The numbers {enumerated(list(map(cut, block)))} vary together, {how}. "
                 f"A run with {_as_lines(more) + ' under [model], or with ' if more else ''}a block of them describes "
@@ -136,7 +136,7 @@ class WeakPairs:
     def words(self) -> str:
         f = self.found
         of = f"{counted(f.n_rows, 'row')} of the table and as many from each of {counted(len(f.drawn), 'draw')}"
-        left = f"; {counted(f.left_out, 'column')} of this wide table were not looked at" if f.left_out else ""
+        left = f"; {counted(f.left_out, 'column')} of this wide table were not examined" if f.left_out else ""
         if not f.judged:
             return f"{counted(len(f.drawn), 'draw')}: too few to say which pairs of columns the run weakens."
         clear = len(f.clear())

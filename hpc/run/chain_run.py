@@ -231,7 +231,7 @@ class ChainRun:
             message = f"{self.folder}: {words}"
         elif finished:
             message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}" + (
-                ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
+                ", but not all rows are in: no draws count yet; raise run.cycles and run the same command again"
                 if self.chain.growing
                 else f"; to see the result: mpibayes report {self.home}"
             )
@@ -285,7 +285,7 @@ class ChainRun:
         began = time.strftime("%H:%M:%S")
 
         def searching(words: str) -> None:
-            self._write_status(status.SEARCHING, message=f"{words}, before the first cycle (began at {began})")
+            self._write_status(status.SEARCHING, message=f"initial {words} (since {began})")
 
         unheard, self.comm.report = self.comm.report, searching
         try:
@@ -296,7 +296,7 @@ class ChainRun:
         except Stopped:
             if self.comm.rank == 0:
                 why, n = self.clock.stop_reason() or "another rank", n_finished(self.folder)
-                kept = f"; {counted(n, 'finished search', 'finished searches')} kept for its next start" if n else ""
+                kept = f"; {counted(n, 'finished search', 'finished searches')} kept" if n else ""
                 then = "give it more time" if self.clock.out_of_time() else "run the same command again"
                 words = f"{self.folder}: stopped early ({why}) before its first cycle{kept}; {then}"
                 say(words)

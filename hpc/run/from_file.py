@@ -189,7 +189,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
     except (ConfigError, DataError) as error:
         if isinstance(error, ConfigError) and table.exists() and not overwrite:
             raise ConfigError(
-                f"{table}: is there by now, perhaps of another start, and is kept; run the same command again, or "
+                f"{table}: exists by now, perhaps from another run of this command, and is kept; run it again, or "
                 "choose another directory with -o"
             ) from None
         if not OF_IMPORT.search(str(error)):

@@ -192,8 +192,8 @@ def in_words(folder: Path, n_rows: int) -> str:
     grown = identity.read_provenance(folder)[GROWN]
     n = grown[-1]["rows"]
     return (
-        f"grows: {counted(n_rows - n, 'row')} appended to the {n:,} that there were; the run so far is now "
-        f"{place_of(folder, len(grown))}, and draws count anew"
+        f"{counted(n_rows - n, 'row')} appended to the {n:,} before; the earlier run is now "
+        f"{place_of(folder, len(grown))}, and draws are counted afresh"
     )
 
 

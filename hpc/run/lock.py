@@ -202,9 +202,9 @@ class Lock:
         if earlier:
             return ""
         beat = _heartbeat(file)
-        sign = f"a sign of life of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes its place"
+        sign = f"a heartbeat of {_who(owner)}; after {SILENT_S:.0f} s without one this run takes over"
         moved = _await(lambda: _heartbeat(file) != beat, sign)
-        return "it has just given a sign of life" if moved and _heartbeat(file) else ""
+        return "its heartbeat is recent" if moved and _heartbeat(file) else ""
 
     def _renew(self) -> None:
         while not self._done.wait(RENEWED_S):

@@ -60,11 +60,11 @@ def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
     if most == 1 or machine.program is None or work.n_chains * cycles * work.cycle_s < WORTH_S:
         return 1, ""
     if machine.batch:
-        return 1, f"note: one process, for a batch system deals out the cores here; --ranks {most} starts {most}"
+        return 1, f"note: one process, since a batch system allocates the cores here; --ranks {most} starts {most}"
     name = machine.meeting(machine.program, most)
     if name is None:
         trial = f"`{Path(machine.program).name} -n {most} mpibayes doctor`"
-        return 1, f"note: one process, for {most} ranks of {machine.program} do not find each other; {trial} shows why"
+        return 1, f"note: one process, since {most} ranks of {machine.program} cannot connect; {trial} shows why"
     if name != PASSES_ON:
         return 1, f"note: one process; --ranks {most} is faster, but its mpirun ends it on Ctrl-C without a checkpoint"
     return most, ""

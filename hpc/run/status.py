@@ -163,7 +163,7 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
         age = None if age is None else round(age, 1)
         rows.append({"directory": str(directory), **status, "alive": alive, "age_s": age})
     if several and not came and all(row["state"] == "not started" for row in rows):
-        raise ConfigError(f"{run_dir}: none of its {len(rows)} chains was started yet")
+        raise ConfigError(f"{run_dir}: none of its {len(rows)} chains has started yet")
     if as_json:
         console.file.write(json.dumps({"chains": rows} if several else rows[0], indent=1) + "\n")
     elif several:
@@ -243,7 +243,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("elapsed", duration(row.get("elapsed_s"), words=True)),
         *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
-        ("rows appended", f"{counted(row['grown'], 'time')}; cycles are since then" if row.get("grown") else "-"),
+        ("rows appended", f"{counted(row['grown'], 'time')}; cycles count from the last" if row.get("grown") else "-"),
         ("where", _where(row)),
         ("updated", _ago(row)),
         ("message", _message(row) or "-"),
@@ -313,7 +313,7 @@ def _rows(row: dict[str, Any]) -> str:
     active, rows = row.get(ACTIVE_ROWS), row.get("rows")
     if active is None or rows is None or active >= rows:
         return "-"
-    return f"{active:,} of {rows:,} are in; no draw counts yet"
+    return f"{active:,} of {rows:,} are in; no draws count yet"
 
 
 def _where(row: dict[str, Any]) -> str:

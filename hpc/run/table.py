@@ -83,7 +83,7 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
     fits_lines = config.model.fits_lines or config.model.links_by_default
     config, table, data = with_links(comm, config, table, data)
     if fits_lines and config.model.lined and comm.rank == 0:
-        say(f"links: {some(list(config.model.lined))} may depend on one another in lines (model.links, model.lines)")
+        say(f"links: {some(list(config.model.lined))} may depend on each other linearly (model.links, model.lines)")
     return config, table, data
 
 

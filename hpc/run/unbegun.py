@@ -22,12 +22,12 @@ def nothing_yet(folder: Path, home: Path) -> str:
     states = [last["state"] for chain in chains if (last := ending(chain)) is not None]
     ended = None if any(map(at_work, chains)) else next((ENDED[state] for state in states if state in ENDED), None)
     if ended is None:
-        why = "a chain writes nothing until some cycles after its search for a starting point"
+        why = "a chain is first saved some cycles after its initial search"
         then = f"mpibayes status {home} shows how far it is"
     else:
         n = sum(map(n_finished, chains))
-        kept = f", of which {counted(n, 'finished search is', 'finished searches are')} kept" if n else ""
-        why = f"the run {ended} in its search for a starting point{kept}"
+        kept = f" ({counted(n, 'finished search', 'finished searches')} kept)" if n else ""
+        why = f"the run {ended} in its initial search{kept}"
         then = "run the same command again"
     where = folder if ended is None else home
     return f"{where}: nothing was kept yet: {why}; {then}{_before_growth(home)}"

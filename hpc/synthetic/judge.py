@@ -32,19 +32,19 @@ MEANINGS = {
     "k-marginal score": "1000 less 1000 times the total variation distance between the joint distributions of three "
     "columns, the mean over sets of three (NIST's SDNist, k = 3): 1000 is the same distribution.",
     "one-way error": "Total variation distance between the distributions of one column, the mean over columns.",
-    "two-way error": "The same of two columns together, the mean over pairs.",
+    "two-way error": "The same for two columns together, the mean over pairs.",
     "propensity ratio": "Mean squared error of the propensity score over what it is when rows are shuffled (Snoke et "
     "al. 2018): 1 means indistinguishable.",
-    "area": "Area under the ROC curve of a classifier that tells synthetic from real rows: 0.5 is by chance.",
-    "classified": "Share of real rows whose {target} a classifier names right that was trained on synthetic rows; "
-    "under real: trained on training rows.",
-    "replicated uniques": "Share of rows equal, in every column, to a training row that no other training row equals.",
+    "area": "Area under the ROC curve of a classifier that separates synthetic from real rows: 0.5 is chance.",
+    "classified": "Share of real rows whose {target} a classifier predicts after training on synthetic rows; under "
+    "real: on training rows.",
+    "replicated uniques": "Share of rows that equal a unique training row in every column.",
     "closest training row": "Mean distance to the closest of some training rows; under real: to the closest of as many "
     "held-out rows. They are equal where nothing is copied.",
     "nearer to training": "Share of synthetic rows that are nearer to one of these training rows than to any of the "
     "held-out rows, ties half: 0.5 where nothing is copied.",
     "distance to training": "Mean distance to the closest training row, of synthetic rows and of held-out rows: far "
-    "below real means rows that are near copies, or dull.",
+    "below real means rows that are near copies, or too typical.",
     "disclosed": "Share of training rows whose {target} follows from {key}, since all synthetic rows with the same key "
     "have it; under real: of held-out rows, which synthetic rows can know only in general.",
 }

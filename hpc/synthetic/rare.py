@@ -38,8 +38,7 @@ class Merging:
             for name, mask in self.merged.items()
         ]
         each += [
-            f"{counted(int(mask.sum()), 'value')} of {name} that came again and again "
-            f"{'is' if mask.sum() == 1 else 'are'} not repeated"
+            f"{counted(int(mask.sum()), 'recurring value')} of {name} {'is' if mask.sum() == 1 else 'are'} not repeated"
             for name, mask in self.atoms.items()
         ]
         return [f"rare: {'; '.join(each)}"] if each else []

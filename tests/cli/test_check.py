@@ -71,7 +71,7 @@ def test_how_the_chain_starts(case, capsys):
     assert main(["check", str(case), *anneal]) == 0
     text = capsys.readouterr().out
     for words in (
-        'strategy = "anneal": 500 of 2,000 rows seated one by one; split and merge moves never',
+        'strategy = "anneal": 500 of 2,000 rows added one by one; split and merge moves never',
         "rows are added until cycle 24 (linear in 10 passes)",
         "draws count from cycle 63 of 100; labels are kept every 10 cycles", "subsample 0.0", "8 kept draws",
     ):  # fmt: skip
@@ -86,8 +86,8 @@ def test_what_it_says_of_views(case, capsys):
     text = capsys.readouterr().out
     for words in (
         "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
-        "views from the best of 3 searches on 500 rows, beginning with at most 3 groups of columns; in each view",
-        "found on 2,000 rows from at most 3 groups of columns, to measure time; a chain may find others",
+        "views from the best of 3 searches on 500 rows, each starting from at most 3 views; in each view",
+        "found on 2,000 rows from at most 3 initial views, to measure time; a chain may find others",
         "this includes moves of columns", ", columns ", ", pilot ",
     ):  # fmt: skip
         assert words in text, (words, text)

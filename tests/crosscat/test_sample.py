@@ -114,4 +114,4 @@ def test_rows_of_the_sample(tmp_path, family, n_rows, keys, of_search, of_cluste
     assert strategy.cluster_rows(config, n_rows) == of_clusters
     resolved = config.changed("sampler", init=strategy.initial(config, n_rows), init_rows=of_search)
     words = strategy.start_in_words(resolved, n_rows, 10)
-    assert (f"in the clusters of a sample of {of_clusters:,}" in words) == (of_clusters > 0)
+    assert (f"in clusters found on a sample of {of_clusters:,}" in words) == (of_clusters > 0)

@@ -160,8 +160,8 @@ def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
 
 
 def test_in_words():
-    assert "no other within 0.05" in searches.in_words([-1.0, -1.2], 30)
-    assert "2 others within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
+    assert "no other search within 0.05" in searches.in_words([-1.0, -1.2], 30)
+    assert "2 other searches within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
 
 
 def test_ahead_in_words():
@@ -172,9 +172,9 @@ def test_ahead_in_words():
 
 def test_of_chains_in_words():
     words = searches.of_chains_in_words([[-1.0, -1.2, -1.04], [-1.0, -2.0, -3.0]], 30)
-    assert words.startswith("the best of 3 searches of each chain, by the score of 30 rows")
-    assert "1 and 0 others within 0.05 nats a row" in words
-    assert "no other within" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
+    assert words.startswith("the best of 3 searches of each chain, as scored on 30 rows")
+    assert "1 and 0 other searches within 0.05 nats a row" in words
+    assert "no other search within" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
 
 
 @pytest.mark.parametrize("record", [{}, {"judges": 3}, {"searches": "-1.0"}, {"searches": [None]}, {"searches": {}}])
@@ -216,8 +216,8 @@ def test_the_present_views_are_judged_like_a_search(data):
 
 def test_the_present_views_in_words():
     words = searches.in_words([-1.0, -1.2], 30, -0.25)
-    assert words.startswith("goes on as it was") and words.endswith("than the best new search, by 0.25 nats a row")
-    assert "than the chain as it was by 0.50 nats a row" in searches.in_words([-1.0, -1.2], 30, 0.5)
+    assert words.startswith("continues unchanged") and words.endswith("than the best new search, by 0.25 nats a row")
+    assert "than the existing chain, by 0.50 nats a row" in searches.in_words([-1.0, -1.2], 30, 0.5)
     records = [{}, {"gain": "1"}, {"searches": [-1.0]}, {"searches": [-1.0], "gain": 0.0}, {"gain": 0.5}]
     assert [searches.left_present(record) for record in records] == [None] * 3 + [False, True]
 

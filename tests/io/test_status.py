@@ -75,7 +75,7 @@ def test_what_people_see(tmp_path):
 
 def test_rows_are_told_while_they_come_in(tmp_path):
     write_status(tmp_path, STATUS | {"active_rows": 12_345, "rows": 180_000})
-    assert "12,345 of 180,000 are in; no draw counts yet" in shown(tmp_path)
+    assert "12,345 of 180,000 are in; no draws count yet" in shown(tmp_path)
     assert json.loads(shown(tmp_path, as_json=True))["active_rows"] == 12_345
     write_status(tmp_path, STATUS | {"active_rows": 180_000, "rows": 180_000})
     assert "180,000" not in shown(tmp_path)
@@ -121,7 +121,7 @@ def test_a_chain_that_died_says_where_it_goes_on(tmp_path):
     """From a checkpoint, after the searches that it had finished, or from the beginning."""
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
-    here = {"place": place(), "pid": child.pid, "message": "search 2 of 3, before the first cycle"}
+    here = {"place": place(), "pid": child.pid, "message": "initial search 2 of 3 (since 08:12:30)"}
     write_status(tmp_path, STATUS | here)
     assert "the same command continues from the last checkpoint" in " ".join(shown(tmp_path).split())
     write_status(tmp_path, STATUS | here | {"state": "searching", "last_checkpoint": 0})
@@ -149,7 +149,7 @@ def test_chains_that_wait_and_chains_that_have_not_begun(tmp_path):
 def test_several_chains(tmp_path):
     for n in (1, 2, 10):
         (tmp_path / f"chain-{n}").mkdir()
-    with pytest.raises(ConfigError, match="none of its 3 chains was started"):
+    with pytest.raises(ConfigError, match="none of its 3 chains has started"):
         show_status(tmp_path)
     write_status(tmp_path / "chain-1", STATUS | {"state": "finished", "cycle": 1600})
     write_status(tmp_path / "chain-2", STATUS | {"message": "checkpoint 360 was damaged"})

@@ -87,7 +87,7 @@ def test_learned_links_grow_with_the_subsample(place):
 
 
 REFUSED = [
-    ('model.links=[["x", "kind"], ["c", "x"]]', 'so that "c" cannot depend on it by bins'),
+    ('model.links=[["x", "kind"], ["c", "x"]]', 'so that "c" cannot depend on its bins'),
     ('model.children=["kind"]', 'the run has no column of numbers "kind"'),
     ("model.children=none", "is linked with a categorical column in model.links; add it here"),
     ("model.family=crosscat", "in views a column that others depend on has to have all of them"),

@@ -213,7 +213,7 @@ def test_a_cell_without_a_logarithm_is_no_range():
 
 def test_many_ranges_are_refused(asking, monkeypatch):
     monkeypatch.setattr(line_law, "MOST_RANGES", 1)
-    with pytest.raises(ConfigError, match="2 ranges of numbers that depend on each other in lines: give values"):
+    with pytest.raises(ConfigError, match="2 ranges of numbers that depend on each other linearly: give values"):
         log_p(asking, *RANGES[1])
 
 

@@ -101,8 +101,8 @@ def test_a_run_without_the_key_has_no_lines(place):
 
 
 REFUSED = [
-    ('model.links=[["x", "gaps"], ["c", "gaps"]]', 'so that "c" cannot depend on it by bins'),
-    ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot depend on it by bins'),
+    ('model.links=[["x", "gaps"], ["c", "gaps"]]', 'so that "c" cannot depend on its bins'),
+    ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot depend on its bins'),
     ('model.lines=["x", "nothing"]', 'the run has no column of numbers "nothing"'),
 ]
 

@@ -127,7 +127,7 @@ def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, fam
     (tmp_path / "run.toml").write_text('[data]\ntable = "table.h5"\n[run]\ncycles = 4\n')
     words = ["--set", f"model.family={family}", "--set"]
     done = run(tmp_path, "one", *words, 'model.lines=["u", "v"]')
-    assert done.returncode == 0 and "links: u, v may depend on one another in lines" in done.stdout, done.stderr
+    assert done.returncode == 0 and "links: u, v may depend on each other linearly" in done.stdout, done.stderr
     assert run(tmp_path, "none", *words, "model.lines=auto").returncode == 0
     for name, there in (("one", False), ("none", True)):
         done = mpibayes(tmp_path, "export", name, "--to", "links")

@@ -145,7 +145,7 @@ def test_under_a_launcher_a_run_starts_no_ranks_of_its_own(monkeypatch):
     assert child._environment()["MPIBAYES_RANKS"] == "1" and "PMI_RANK" not in child._environment()
     monkeypatch.delenv("PMI_RANK")
     assert "MPIBAYES_RANKS" not in child._environment()
-    note = "note: one process, for a batch system deals out the cores here; --ranks 2 starts 2"
+    note = "note: one process, since a batch system allocates the cores here; --ranks 2 starts 2"
     assert child.in_python(note) == note.replace("--ranks 2", "ranks=2")
 
 

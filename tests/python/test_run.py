@@ -145,7 +145,10 @@ MISTAKES = {
     "no such column": (lambda run: run.conditional("color"), "did you mean 'colour'"),
     "no number": (lambda run: run.logp(of={"age": [1, 2]}), "is not a number"),
     "no whole number": (lambda run: run.logp(of={"visits": 2.5}), "is not a whole number"),
-    "nothing asked": (lambda run: run.logp(), "say of what with of=, as in of='income=high', or name rows="),
+    "nothing asked": (
+        lambda run: run.logp(),
+        "name values with of=, as in of='income=high', or a file of rows with rows=",
+    ),
     "no value": (lambda run: run.logp(of="colour"), "write of='colour=VALUE'"),
     "both sides": (lambda run: run.logp(of={"age": 3}, given={"age": 4}), "both asked for and given"),
     "no row": (lambda run: run.similarity(10**6), "row=1000000: expected a row of the table"),

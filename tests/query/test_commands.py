@@ -77,7 +77,7 @@ def test_forms_of_an_answer(capsys, run, new, tmp_path, pictures):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["logp"], "nothing is asked for"),
+        (["logp"], "no question: name values"),
         (["logp", "--of", "colour"], "write --of 'colour=VALUE'"),
         (["logp", "--of", "color=red"], "no column 'color'; did you mean 'colour'?"),
         (["logp", "--of", "colour=rad"], "has no level 'rad'; did you mean 'red'?"),

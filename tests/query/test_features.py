@@ -180,7 +180,7 @@ def run(tmp_path_factory):
         (["predictors", "a", "--set", "2"], "found one by one"),
         (["compare", "--group", "a=25..", "--against", "a=..23"], "where they differ most"),
         (["surprisal", "--rows", "x.csv"], "given the rest of their row"),
-        (["novelty", "--rows", "x.csv"], "novelty is not there"),
+        (["novelty", "--rows", "x.csv"], "no novelty"),
         (["impute", "--rows", "x.csv"], "none of 60 rows lacks"),
     ],
 )

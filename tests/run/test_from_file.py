@@ -112,7 +112,7 @@ def test_a_start_that_lost_a_race_says_what_to_do(place, monkeypatch):
         raise ConfigError(f"{table}: appeared while the table was written; it is kept")
 
     monkeypatch.setattr("mpibayes.io.ingest.import_table", import_late)
-    with pytest.raises(ConfigError, match="run the same command again, or choose another directory with -o"):
+    with pytest.raises(ConfigError, match="run it again, or choose another directory with -o"):
         configuration(place / "people.csv", place / "a", False)
 
 

@@ -68,8 +68,11 @@ def test_a_run_starts_from_the_clusters_of_another(tmp_path, family):
     assert done.returncode == 2 and "run.seed: is 0, as in" in done.stderr and "--set run.seed=1" in done.stderr
     assert not (tmp_path / "same").exists()
     done = run(tmp_path, "june", *GROW)
-    assert done.returncode == 0 and "may had 72 training rows; 32 are new" in done.stdout, done
-    assert "as the last draw of" in done.stdout and "the first cycle seats 32 more training rows" in done.stdout, done
+    assert done.returncode == 0 and "may had 72 training rows; 32 were appended" in done.stdout, done
+    assert (
+        "as the last draw of" in done.stdout
+        and "the first cycle assigns 32 more training rows to clusters" in done.stdout
+    ), done
     draw = last_draw(tmp_path / "june")
     assert all(len(z) == 104 and z.min() >= 0 for z in draw.labels)
 

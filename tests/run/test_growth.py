@@ -44,7 +44,7 @@ def test_a_run_goes_on_with_new_rows(tmp_path, family):
     assert contents(tmp_path / "may") == before
     done = run(tmp_path, "may", "--grow")
     assert done.returncode == 0, done.stderr
-    for words in ("40 rows appended to the 90", "seats 32 more training rows", "draws count from cycle 5"):
+    for words in ("40 rows appended to the 90", "assigns 32 more training rows", "draws count from cycle 5"):
         assert words in done.stdout, done.stdout
     assert contents(tmp_path / "may" / "grown" / "1") == before
     assert mpibayes(tmp_path, "query", "may/grown/1", "logp", "--of", "p=a").stdout == asked
@@ -54,7 +54,7 @@ def test_a_run_goes_on_with_new_rows(tmp_path, family):
     assert run(tmp_path, "may").returncode == run(tmp_path, "may", "--grow").returncode == 0  # nothing came since
     assert len(list((tmp_path / "may" / "grown").iterdir())) == 1
     assert '"grown": 1' in mpibayes(tmp_path, "status", "may", "--json").stdout
-    assert "1 time; cycles are since then" in mpibayes(tmp_path, "status", "may").stdout
+    assert "1 time; cycles count from the last" in mpibayes(tmp_path, "status", "may").stdout
     assert "130 rows in 2 parts" in mpibayes(tmp_path, "check", "run.toml").stdout
 
 
@@ -286,7 +286,7 @@ def test_a_run_without_a_kept_draw_starts_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(family, "EARLY", (1000,))
     begun(tmp_path, "mixture", "--set", "output.labels=100")
     done = run(tmp_path, "may", "--grow", "--set", "output.labels=100")
-    assert done.returncode == 0 and "seats" not in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "more training rows" not in done.stdout, done.stdout + done.stderr
 
 
 def test_a_run_that_is_refused_loses_no_earlier_one(tmp_path):

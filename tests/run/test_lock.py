@@ -75,7 +75,7 @@ DAMAGED = ["", "{", "[1]", "{}", '{"token": "../x"}', '{"place": 1, "token": []}
 @pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_lock_counts_while_it_gives_signs_of_life(tmp_path, lock, alive, text):
     (tmp_path / locks.NAME).write_text(text)
-    with pytest.raises(ConfigError, match="sign of life"):
+    with pytest.raises(ConfigError, match="heartbeat"):
         lock.take(tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_lock_without_signs_of_life(tmp_path, lock, brief, text):
 
 def test_another_host_is_believed_while_it_gives_signs_of_life(tmp_path, lock, alive):
     owned(tmp_path, job="12")
-    with pytest.raises(ConfigError, match=r"process 17 on elsewhere, job 12 .*sign of life.*remove .*LOCK"):
+    with pytest.raises(ConfigError, match=r"process 17 on elsewhere, job 12 .*heartbeat.*remove .*LOCK"):
         lock.take(tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_another_host_whose_clock_is_off(tmp_path, lock, monkeypatch, clock):
     thread = threading.Thread(target=renew)
     thread.start()
     try:
-        with pytest.raises(ConfigError, match="sign of life"):
+        with pytest.raises(ConfigError, match="heartbeat"):
             lock.take(tmp_path)
     finally:
         done.set()
@@ -173,7 +173,7 @@ def test_a_number_that_no_process_has(tmp_path, lock, pid):
 def test_the_number_of_a_process_says_nothing_in_another_place(tmp_path, lock, alive):
     """A container, or a host of the same name: there is no such process here, and the owner lives."""
     owned(tmp_path, host=socket.gethostname(), place="another boot or namespace", pid=1 << 30)
-    with pytest.raises(ConfigError, match="sign of life"):
+    with pytest.raises(ConfigError, match="heartbeat"):
         lock.take(tmp_path)
 
 
@@ -428,7 +428,7 @@ def test_a_run_in_another_namespace_of_process_ids_is_not_taken_over(place):
         words = [sys.executable, PROGRAM, "run", "run.toml", "-o", "out", *ENDLESS]
         second = launch([*alone, *words], cwd=place, timeout=60)
         assert second.returncode == 2 and f"process {process.pid} on" in second.stderr, second.stderr
-        assert "sign of life" in second.stderr and process.poll() is None
+        assert "heartbeat" in second.stderr and process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

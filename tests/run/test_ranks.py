@@ -64,8 +64,8 @@ def test_the_number_of_ranks(n, work, cycles, machine):
         ({}, ""),
         ({"cores": 1}, ""),
         ({"program": None}, ""),
-        ({"batch": True}, "a batch system deals out the cores here; --ranks 2 starts 2"),
-        ({"meeting": lambda program, n: None}, "2 ranks of /opt/mpirun do not find each other; `mpirun -n 2 mpibayes"),
+        ({"batch": True}, "a batch system allocates the cores here; --ranks 2 starts 2"),
+        ({"meeting": lambda program, n: None}, "2 ranks of /opt/mpirun cannot connect; `mpirun -n 2 mpibayes"),
         ({"meeting": lambda program, n: "Open"}, "--ranks 2 is faster, but its mpirun ends it on Ctrl-C without"),
     ],
 )

@@ -106,7 +106,7 @@ def plan_of(folder):
 def test_a_chain_that_ends_before_all_rows_are_in_says_so(place):
     changes = ("sampler.strategy=anneal", "anneal.schedule=seconds", "anneal.seconds=1h", "run.cycles=5")
     done = run(place, "out", *(word for change in changes for word in ("--set", change)))
-    assert done.returncode == 0 and "no draw counts yet; raise run.cycles" in done.stdout
+    assert done.returncode == 0 and "no draws count yet; raise run.cycles" in done.stdout
 
 
 def test_killed_ranks_cost_no_more_than_the_last_checkpoint(place, straight):

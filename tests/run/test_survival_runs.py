@@ -151,7 +151,7 @@ def test_new_rows(ran):
     assert [bool(row["imputed_time"]) for row in rows] == [False, False, True]
     (ran / "bad.csv").write_text("time,group,x\n100,a,0.1\n")
     done = mpibayes(ran, "predict", "one", "bad.csv", "-o", "none.csv")
-    assert done.returncode == 3 and "which says whether the event came" in done.stderr
+    assert done.returncode == 3 and "which says whether the event occurred" in done.stderr
     people(ran / "later.csv", 20, 2)
     asked(ran, "import", "later.csv", "people.h5", "--append", "--drop", "status2")
     assert (
@@ -163,7 +163,7 @@ def test_new_rows(ran):
 def test_what_cannot_be(tmp_path):
     people(tmp_path / "people.csv", 60)
     for words, message in (
-        (("--survival", "time,status"), "expected 1 or 0, yes or no: whether the event came"),
+        (("--survival", "time,status"), "expected 1 or 0, yes or no: whether the event occurred"),
         (("--survival", "time,nothing"), "VALUE; no column 'nothing'"),
         (("--survival", "tme,status=2"), "VALUE; no column 'tme' (did you mean 'time'?)"),
         (
@@ -226,7 +226,7 @@ def test_an_event_that_the_table_never_had_is_refused(tmp_path):
 def test_a_column_without_events_is_imported_with_a_warning(tmp_path):
     (tmp_path / "a.csv").write_text(HEAD + "3,0,a\n4,0,b\n" * 9)
     summary = import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=["time,dead"])
-    assert any("the event came in no row" in text for text in summary.warnings)
+    assert any("the event occurred in no row" in text for text in summary.warnings)
 
 
 def test_python_imports_pairs(tmp_path):

@@ -125,8 +125,8 @@ def test_a_run_that_searches_looks_alive(place, monkeypatch):
     monkeypatch.setattr(searches, "_search", watched)
     in_process(with_searches(place, "watched"), place / "watched")
     assert [(status["state"], status["cycle"], alive) for status, alive in seen] == [("searching", 0, True)] * 2
-    assert [status["message"].split(", before the first cycle (began at ")[0] for status, _ in seen] == [
-        "search 1 of 2", "search 2 of 2",
+    assert [status["message"].split(" (since ")[0] for status, _ in seen] == [
+        "initial search 1 of 2", "initial search 2 of 2",
     ]  # fmt: skip
     assert read_status(place / "watched")["state"] == "finished"
 
@@ -155,8 +155,8 @@ def test_a_run_stopped_in_its_search_goes_on_with_the_next_one_and_has_the_same_
     monkeypatch.setattr(searches, "_search", stopped)
     in_process(config, folder)
     status = read_status(folder)
-    assert status["state"] == "stopped" and "; 1 finished search kept for its next start; run" in status["message"]
-    with pytest.raises(ConfigError, match="in its search for a starting point, of which 1 finished search is kept"):
+    assert status["state"] == "stopped" and "; 1 finished search kept; run" in status["message"]
+    with pytest.raises(ConfigError, match=r"was stopped in its initial search \(1 finished search kept\)"):
         report(folder)
     in_process(config, folder)
     assert numbers == [0, 1, 1] and not (folder / FOLDER).exists()
@@ -170,7 +170,7 @@ def test_searches_are_said_before_they_begin(place):
     done = run(place, "searched", *(word for change in subset for word in ("--set", change)))
     assert done.returncode == 0 and "waiting" not in done.stderr, done.stderr
     for name in ("chain-1", "chain-2"):
-        before = done.stdout.index(f" {name}: searches: 2, on 40 rows each\n")
+        before = done.stdout.index(f" {name}: searches for views: 2, on 40 rows each\n")
         assert before < done.stdout.index(f"{name}: starts: ") < done.stdout.index(f"{name}: views: the best of 2")
 
 

@@ -92,7 +92,7 @@ class Level:
         if self.natural:
             return f"{counted(self.n, 'natural group')}: {same}."
         if self.usable:
-            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines"
+            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would divide rows differently"
             return f"{chosen}, though {same.replace('the chains', 'these chains')}."
         return f"{counted(self.n, 'group')}: not usable: {self.fault}."
 

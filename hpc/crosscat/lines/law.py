@@ -128,7 +128,7 @@ class LineLaw(BlockLaw):
             return None
         if len(names) > MOST_RANGES:
             raise ConfigError(
-                f"{len(names)} ranges of numbers that depend on each other in lines: give values of some, or at most "
+                f"{len(names)} ranges of numbers that depend on each other linearly: give values of some, or at most "
                 f"{MOST_RANGES} ranges"
             )
         low, high = (np.full((known.n_rows, len(names)), end) for end in (-np.inf, np.inf))

@@ -15,7 +15,7 @@ from mpibayes.hpc.settled import Judgement
 VERDICTS = {  # on the rows of a view, in a table
     "same": "yes",
     "nearly": "nearly",
-    "spread": "as well as one chain with itself",
+    "spread": "as well as halves of one chain",
     "apart": "the chains disagree",
     "different": "no",
     "unknown": "cannot be decided",
@@ -79,7 +79,7 @@ def _in_views(rows: Mapping[int, Agreement]) -> str:
 def _least(of: Collection[Agreement]) -> str:
     between, within = (np.concatenate([f(a, a.ari) for a in of]) for f in (Agreement.between, Agreement.within))
     if not len(between) or not len(within):
-        return f"too few kept draws (it takes {FEWEST} of each chain)"
+        return f"too few kept draws ({FEWEST} of each chain are needed)"
     return _index(between, within)
 
 
@@ -90,7 +90,7 @@ def _index(between: np.ndarray, within: np.ndarray) -> str:
 def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -> list[str]:
     """Say whether the chains found the same partition of the rows or columns. yes: first words if they did."""
     verdict = a.verdict
-    measured = f"it takes at least {FEWEST} kept draws of each chain (output.labels)"
+    measured = f"at least {FEWEST} kept draws of each chain are needed (output.labels)"
     if verdict == "unknown":
         return [f"This cannot be decided: {measured}."]
     if np.all(np.isfinite(a.ari)):
@@ -99,12 +99,12 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
         return [f"{yes}: {measured}."]
     if verdict == "spread":
         if of == "columns":
-            return [f"On the views, as well as each with itself: some columns change views within a chain; {measured}."]
-        how = "As well with each other as each with itself"
+            return [f"On the views, as well as halves of one chain: columns change views within a chain; {measured}."]
+        how = "Different chains agree as well as the halves of one chain"
         return [f"{how}: {measured}. Many partitions are plausible, or the chains are still too short."]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
-            return [f"{ON_VIEWS.capitalize()}, yes: {measured}.", f"Inside the views they have not mixed: {_gap(a)}."]
+            return [f"{ON_VIEWS.capitalize()}, yes: {measured}.", f"Within views the chains have not mixed: {_gap(a)}."]
         return [_disagree(a, summaries), f"The agreement of their partitions says little yet: {measured}."]
     if verdict == "nearly":
         return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]
@@ -121,7 +121,7 @@ def _disagree(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
         reasons.append(_gap(a))
     if a.climbing:
         climbing = [summaries[i] for i in a.climbing]
-        reasons.append(f"still climbing: {listed([c.name for c in climbing])} ({climbed(climbing)})")
+        reasons.append(f"the log joint still climbs in {listed([c.name for c in climbing])} ({climbed(climbing)})")
     return f"The chains {'disagree' if a.gap else 'have not converged'}: {'; '.join(reasons)}."
 
 

@@ -22,7 +22,7 @@ MEANS_SHOWN = 10  # most columns of a block with means in the table
 NAMED = 4  # columns of a view named in the title of its section
 NUMBER = Field("#", "whole", "number, the largest first")
 STABLE = Field("stable", "number", "mean over draws of the best overlap (Jaccard) with a cluster of the draw", digits=2)
-ALSO = Field("also", "text", "what else characterises it", PAGE)
+ALSO = Field("also", "text", "further characteristics", PAGE)
 
 
 def lines_table(
@@ -80,9 +80,9 @@ def section(
     """Return the section on a view's clusters. most, n_traits: on paper; first: True to explain the table there; on:
     see `Section`."""
     words = (
-        f"Clusters of one draw ({which_draw(p.run, view.representative)}), the representative one: of all chains' "
-        "draws with a typical number of clusters, the one nearest to the others. Each view has its own. Choose a "
-        "cluster to compare its columns with all rows."
+        f"These are the clusters of one representative draw ({which_draw(p.run, view.representative)}): among draws "
+        "of all chains with a typical number of clusters, the one closest to the others. Each view has its own. "
+        "Choose a cluster to compare its columns with all rows."
     )
     shown = table(p, view, most, n_traits)
     blocks = [on_paper(*block_tables(view.clusters[:most], block)) for block in view.blocks]
@@ -100,14 +100,14 @@ def _title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     where = f"View {view.number}: clusters" if p.run.several else "Clusters"
     text = Text(f"{where} of the representative partition", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.losses), 'kept draw')}{among(r.among, 'cluster')} the one nearest "
-        f"to all (expected variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
+        f"{which_draw(p.run, r)}: closest to all {counted(len(r.losses), 'kept draw')}{among(r.among, 'cluster')} "
+        f"(expected variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
     if view.profiles and first:
         text.line(
-            "stable = best overlap with a cluster of a draw (Jaccard), mean over draws; below the name: what "
-            "distinguishes the cluster, in the order of what each column adds",
+            "stable = Jaccard overlap with the best-matching cluster of a draw, mean over draws; below the name: the "
+            "columns that distinguish the cluster, those that add most first",
             style="not bold dim",
         )
     return text
@@ -115,7 +115,7 @@ def _title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
 
 def among(counts: tuple[int, int] | None, noun: str) -> str:
     """Describe the draws that a representative one was chosen from, if a nearer draw has an untypical number."""
-    return "" if counts is None else f", among those with {span(counts, noun)},"
+    return "" if counts is None else f", of the draws with {span(counts, noun)}"
 
 
 def which_draw(run: KeptChains, r: Any) -> str:

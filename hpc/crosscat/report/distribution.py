@@ -36,8 +36,9 @@ def _times(c: Column, x: np.ndarray) -> str:
     x = x[~np.isnan(x)]
     counts = np.bincount(np.searchsorted(boundaries(), x), minlength=2 * PARTS)[:, None]
     left = 1.0 - np.cumsum(life_table(counts)[:, 0])
-    words = ", ".join(f"{percent(left[i])} beyond {c.ends[i]:,.6g}" for i in range(0, len(c.ends), 2))
-    return f"the event came in {percent(float((x > 0).mean()) if len(x) else 0.0)}" + (f"; {words}" if words else "")
+    later = ", ".join(f"{percent(left[i])} beyond {c.ends[i]:,.6g}" for i in range(0, len(c.ends), 2))
+    share = percent(float((x > 0).mean()) if len(x) else 0.0)
+    return f"the event occurred in {share}" + (f"; {later}" if later else "")
 
 
 def _levels(c: Column, codes: np.ndarray) -> str:

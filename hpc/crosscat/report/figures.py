@@ -134,7 +134,7 @@ def annealing(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | Non
     titles = ("Active rows", "Number of clusters", "Log joint per active row: nats below the best draws")
     for left, title in zip(axes[:, 0], titles):
         left.set_title(title)
-    for axis, words in ((axes[0, 1], _schedule(chains)), (axes[2, 1], "logarithmic, no finer than the draws' spread")):
+    for axis, words in ((axes[0, 1], _schedule(chains)), (axes[2, 1], "logarithmic, down to the draws' spread")):
         axis.set_title(words, loc="right", fontsize=8, fontweight="normal", color=FAINT)
     axes[0, 0].set_ylim(0, 1.16 * n_rows)
     axes[0, 0].yaxis.set_major_formatter(plain())
@@ -155,7 +155,7 @@ def _schedule(chains: Sequence[Chain]) -> str:
     schedule, passes = plans.pop()
     if plans or not isinstance(schedule, str) or schedule == "seconds":
         return ""
-    bent = ", so bent against cycles and seconds" if schedule == "linear" else ""
+    bent = ", hence curved over cycles and seconds" if schedule == "linear" else ""
     return f"{schedule} in the {passes:g} pass{'es' * (passes != 1)} over all rows that growth costs{bent}"
 
 
@@ -257,7 +257,7 @@ def cluster_sizes(views: Mapping[str, np.ndarray], n_rows: int):
         if not many:
             axes.legend(loc="upper right")
         if not many or i >= len(summed) - 2:
-            axes.set_xlabel("rank of the cluster in its draw, the largest first")
+            axes.set_xlabel("clusters of a draw, the largest first")
     if many:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     return figure

@@ -27,9 +27,9 @@ DETAILED = 8  # most groups of a level for which the page shows all columns
 SPELLED_OUT = 3  # levels in sentences, per kind
 REST = "all other rows"
 BEFORE = dict(pairwise(reversed(OFFERED)))  # the next smaller number of groups offered
-NOWHERE = "No natural groups of rows in any view: whatever their number, another run would draw other lines."
+NOWHERE = "No natural groups of rows in any view: whatever their number, another run would divide the rows differently."
 NONE = "No natural groups"
-EVERY = f"{NONE}: whatever their number, another run would draw other lines."
+EVERY = f"{NONE}: whatever their number, another run would divide the rows differently."
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summa
     if not natural and not usable and summaries:
         best = max(of, key=lambda level: level.agree)
         which = f"not even {counted(best.n, 'group')}, on which the chains agree most"
-        sentences.append(f"No level is usable, {which}: {best.fault}.")
+        sentences.append(f"No number of groups is usable, {which}: {best.fault}.")
     return sentences
 
 

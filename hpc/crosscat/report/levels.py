@@ -13,9 +13,7 @@ from mpibayes.hpc.crosscat.report.view_summary import LISTED, ViewSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Field, Section, Stops, Table, on_page, on_paper
 from mpibayes.text import counted
 
-SLIDER = (
-    "Move the slider from few groups to all clusters. Groups are natural where each chain alone draws the same lines."
-)
+SLIDER = "Move the slider from few groups to all clusters. Groups are natural where each chain by itself finds them."
 CERTAIN = Field("certain", "share", "of its rows: in the same group in every chain")
 
 

@@ -82,7 +82,7 @@ def section(of: Sequence[tuple[str, Curves, Sequence[Any]]], figures: Sequence[F
     words = (
         "The share of each cluster's rows in which the event has not come by a time: posterior mean and 90 % band of "
         "its hazards, which are constant between the cuts of the time axis, given the representative partition. "
-        "Beyond the last row that was watched in a cluster, a curve is the prior's."
+        "Beyond the longest time observed in a cluster, its curve is the prior's."
     )
     tables = [[on_page(words), on_paper(f"{title}: {words}"), _table(c, lines)] for title, c, lines in of]
     return Section("survival", "Time to event", [*tables, *figures])
@@ -92,7 +92,7 @@ def _table(c: Curves, lines: Sequence[Any]) -> Table:
     times = [c.time[i] for i in np.linspace(0, POINTS - 1, TIMES + 2).astype(int)[1:-1]]
     by = [Field(f"beyond {time:,.4g}", "share", f"{c.column.name}: share without the event by then") for time in times]
     fields = [
-        Field("#", "whole"), Field("cluster", "text"), Field("watched", "whole", "rows with a time"),
+        Field("#", "whole"), Field("cluster", "text"), Field("observed", "whole", "rows with a time"),
         Field("events", "whole"), *by, Field("median", "text", "time by which half have had the event, 90 % band"),
     ]  # fmt: skip
     names = [(line.number, line.name, line.number - 1) for line in lines[:LISTED]] + [(None, "all rows", -1)]

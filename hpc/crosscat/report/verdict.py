@@ -130,11 +130,9 @@ def _found(p: RunSummary) -> list[str]:
             else "no groups of rows in columns that go together"
         )
         how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
-        others = "the other is" if alone == 1 else "the others are"
+        others = "the other has" if alone == 1 else "the others have"
         bare = all(len(view.names) == 1 for view in p.views if view.slight)
-        what = (
-            ("a single column" if alone == 1 else "single columns") if bare else "a single column or a single cluster"
-        )
+        what = f"a single column{'' if bare else ' or a single cluster'}{' each' * (alone > 1)}"
         rest = f"; {others} {what}" if telling and alone else ""
         lines.append(
             f"{len(run.data.stored)} columns of {_rows(run)} in {counted(len(p.views), 'view')}: "
@@ -162,8 +160,7 @@ def _found(p: RunSummary) -> list[str]:
         )
     if p.heldout_averaged is not None:
         lines.append(
-            f"Held-out rows score {p.heldout_averaged:.3f} nats a row: the higher, the better; to compare runs on this "
-            "table."
+            f"Held-out rows score {p.heldout_averaged:.3f} nats a row (higher is better): compare runs on this table."
         )
     elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, later than an early look
         lines.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")

@@ -57,13 +57,13 @@ def _title(p: RunSummary) -> Any:
     r = p.representatives
     text = Text("Views: columns that share one clustering of the rows", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: of {counted(len(r.compared.cycle), 'kept draw')}{among(r.among, 'view')} the one "
-        f"whose views are nearest to those of all (expected variation of information of the columns {r.loss:.3f} nats)",
+        f"{which_draw(p.run, r)}: views closest to those of all {counted(len(r.compared.cycle), 'kept draw')}"
+        f"{among(r.among, 'view')} (expected variation of information of the columns {r.loss:.3f} nats)",
         style="not bold",
     )
     text.line(
         "together = share of the draws in which two of its columns share a view, averaged over pairs; loosest = the "
-        "column least often with the others; columns that say most about the clusters come first",
+        "column least often with the others; the most informative columns come first",
         style="not bold dim",
     )
     return text

@@ -65,12 +65,12 @@ def in_words(n_new: int, likelihood: bool, familiar: bool = False) -> str:
     """Describe where new rows start. familiar: True if they are of the kinds that the chain has (surprise.py)."""
     n = n_in_clusters(n_new, likelihood)
     if familiar or not n:
-        like = ", which are like the others" if familiar else ""
-        return f"the first cycle seats {counted(n_new, 'more training row')}{like}"
-    where = "start in clusters found among them alone"
+        like = ": they resemble the others" if familiar else ""
+        return f"the first cycle assigns {counted(n_new, 'more training row')} to clusters{like}"
+    where = "start in clusters found among these rows alone"
     if n == n_new:
         return f"{n:,} more training rows {where}"
-    return f"{n:,} of {n_new:,} more training rows {where}, the first cycle seats the others"
+    return f"{n:,} of {n_new:,} more training rows {where}, the first cycle assigns the others"
 
 
 def clusters(

@@ -34,7 +34,7 @@ FEW = 3000  # rows of the first chain, from one cluster: among more a false clus
 
 def ahead_in_words(n: int) -> str:
     """Describe a chain on n rows about to begin."""
-    return f"first clusters: {CYCLES} cycles on a sample of {counted(n, 'row')}"
+    return f"clustering a sample: {CYCLES} cycles on {counted(n, 'row')}"
 
 
 def clusters_of_sample(

@@ -67,13 +67,13 @@ def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None =
     """Describe searches about to begin, each on at most `most` of the training rows that do not judge. judges: their
     number, if they are new rows."""
     rows = rows_of_search(n_rows, most, n_judges(n_rows, n_searches) if judges is None else judges)
-    return f"searches: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
+    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def kept_in_words(n_searches: int, finished: Finished | None) -> str:
     """Describe how many searches an earlier start has finished; "" if none."""
     done = sum(finished.get(str(number)) is not None for number in range(n_searches)) if finished else 0
-    return f"; {done} finished by an earlier start" if done else ""
+    return f"; {done} of them already done" if done else ""
 
 
 def best_search(
@@ -177,10 +177,10 @@ def in_words(searches: Sequence[float], judges: int, gain: float | None = None) 
     """Describe how far searches with these scores agree; if the table grew, whether the chain resumes as it was."""
     if gain is None:
         return f"views: {of_chains_in_words([searches], judges)}"
-    scored = f"by the score of {counted(judges, 'row')} that none has seen"
+    scored = f"predicts {counted(judges, 'unseen row')} better than the"
     if gain > 0.0:
-        return f"starts from a new search, which is better than the chain as it was by {gain:.2f} nats a row, {scored}"
-    return f"goes on as it was: {scored} it is better than the best new search, by {-gain:.2f} nats a row"
+        return f"starts from a new search, which {scored} existing chain, by {gain:.2f} nats a row"
+    return f"continues unchanged: the chain {scored} best new search, by {-gain:.2f} nats a row"
 
 
 def left_present(record: Mapping[str, Any]) -> bool | None:
@@ -193,11 +193,11 @@ def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
     """Describe how many searches of each chain, with these scores, were close to its best one."""
     near = [others_near(of) for of in scores]
     counts = enumerated([str(n) for n in near])
-    others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
+    others = f"{counts} other search{'es' * (near != [1])}" if any(near) else "no other search"
     each = " of each chain" * (len(scores) > 1)
     return (
-        f"the best of {len(scores[0])} searches{each}, by the score of {counted(judges, 'row')} unseen by all; "
-        f"{others} within {CLOSE:g} nats a row of it"
+        f"the best of {len(scores[0])} searches{each}, as scored on {counted(judges, 'row')} that none of them used; "
+        f"{others} within {CLOSE:g} nats a row of the best"
     )
 
 

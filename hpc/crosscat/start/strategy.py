@@ -36,7 +36,7 @@ SETTLING = 20  # full-data cycles per shard after an annealed start (docs/math.m
 
 STARTS = {
     "one": "in one cluster",
-    "sequential": "seated one by one",
+    "sequential": "added one by one",
     "prior": "in clusters drawn from the prior",
     "overdispersed": "in a random number of random clusters",
 }
@@ -221,7 +221,7 @@ def start_in_words(config: Config, n_rows: int, n_columns: int, number: int = 0)
     settings, every = annealing(config, n_rows), config.of(Sampler).split_merge
     rows = "all rows" if settings is None else f"{min(settings.start_rows, n_rows):,} of {n_rows:,} rows"
     if n := cluster_rows(config, n_rows) if how != "labels" else 0:
-        rows, clusters = "all rows", f"in the clusters of a sample of {n:,}"
+        rows, clusters = "all rows", f"in clusters found on a sample of {n:,}"
     if every == "auto":
         moves = f"in every cycle until {OFTEN}, then every {later(n_rows * n_columns)} cycles"
     else:
@@ -239,7 +239,7 @@ def views_in_words(config: Config, n_rows: int) -> str:
         return counted(n_views, "random view")
     by = "a search" if n == 1 else f"the best of {n} searches"
     rows = rows_of_search(n_rows, sample, n_judges(n_rows, n))
-    return f"views from {by} on {rows:,} rows, beginning with at most {counted(n_views, 'group')} of columns"
+    return f"views from {by} on {rows:,} rows, {'each ' * (n > 1)}starting from at most {counted(n_views, 'view')}"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:
@@ -261,7 +261,7 @@ def growth_in_words(config: Config, n_rows: int) -> str:
 def counting_in_words(config: Config) -> str:
     """Describe the cycle from which draws count."""
     if config.burn_in >= config.run.cycles:
-        return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
+        return f"no draws count: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
     ends = "; it ends sooner once it has settled" if config.run.judged else ""
     return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}{ends}"

@@ -117,14 +117,14 @@ def _about(p: RunSummary) -> list[Any]:
         text.line(words, style="not bold dim")
     away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
     n, away = away.size, int(away.sum())
-    words = "those that stand out most from 0 first, in posterior standard deviations"
+    words = "those furthest from 0 first, in posterior standard deviations"
     if n:
-        words += f"; of {away:,} of {n:,} the interval from 5 to 95 % does not have 0 in it"
+        words += f"; for {away:,} of {n:,} the 5 to 95 % interval excludes 0"
     text.line(words, style="not bold dim")
     if design.n_classes > 1:
         words = "of each class less the mean of all classes: the same added to all changes nothing but the prior"
         text.line(f"no class is the reference: {words}", style="not bold dim")
-    words = "Those that stand out most from 0 come first. Levels are compared with the first of their column"
+    words = "Those furthest from 0 come first. Levels are compared with the first of their column"
     words += "; numeric predictors are in standard deviations" if design.standardise else ""
     words += "; each less the mean of all classes." if design.n_classes > 1 else "."
     return [on_page(words), on_paper(text)]

@@ -190,7 +190,7 @@ def places(scores: NumberScores, response: str):
     expected, spread = 100.0 / BINS, 200.0 * np.sqrt((1 - 1 / BINS) / BINS / n)
     axes.axhspan(expected - spread, expected + spread, color="#eceef1", zorder=0, label="two standard errors")
     axes.hist(edges[:-1], bins=edges, weights=100.0 * scores.places / n, color=chain_colour(0), alpha=0.8, rwidth=0.92)
-    axes.axhline(expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="a distribution that is right")
+    axes.axhline(expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="exact calibration")
     axes.set(xlim=(0, 1))
     axes.set_xlabel(in_lines(f"place of {response} in its predictive distribution", AXIS_LETTERS))
     axes.set_ylabel("% of the rows")

@@ -150,7 +150,7 @@ def _mixing(
         key = "log_posterior" if all("log_posterior" in c.scalars for c in summaries) else "lp"
         best = max(summaries, key=lambda c: c.scalars[key].mean)
         lines.append(
-            "the chains are apart: averages over them mean little. Either they are too short, or the posterior has "
+            "the chains disagree: averages over them mean little. Either they are too short, or the posterior has "
             f"several modes; the highest log posterior is that of {best.name}"
         )
     if lines:

@@ -67,7 +67,7 @@ def _found(p: RunSummary) -> list[str]:
     ]
     if away.size:
         sentences.append(
-            f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0."
+            f"The 5 to 95 % interval excludes 0 for {away.sum():,} of {counted(away.size, 'coefficient')}."
         )
     s = p.scores
     if isinstance(s, ClassScores):

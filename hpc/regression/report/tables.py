@@ -172,7 +172,7 @@ def efficiency_lines(p: RunSummary) -> Any:
     often = queries / p.n_rows
     share = f"{often:.2g} times all rows" if often >= 0.1 else f"{percent(often)} of all rows"
     pace = f"a cycle takes {1e6 * e.seconds / max(e.cycles, 1):,.0f} µs"
-    looks = f"a cycle looks at {queries:,.0f}, {theta:,.0f} for the coefficients; {share}"
+    looks = f"a cycle evaluates {queries:,.0f}, {theta:,.0f} for the coefficients; {share}"
     for words, cost, remark in (
         ("per 1,000 cycles", e.cycles / 1000, ""),
         ("per second", e.seconds, pace),

@@ -281,7 +281,7 @@ def test_levels_in_words():
     assert groups.in_words(of[2:], 1, summaries=False) == [f"{groups.NONE}.", "4."]
     assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
         groups.EVERY,
-        "No level is usable, not even 3 groups, on which the chains agree most: why.",
+        "No number of groups is usable, not even 3 groups, on which the chains agree most: why.",
     ]
 
 

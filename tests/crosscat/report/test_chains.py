@@ -209,8 +209,8 @@ def test_a_chain_that_climbs_has_not_converged():
     assert a.verdict == "apart" and a.climbing == (0,)
     text = answer(a, of)
     assert text[0] == (
-        "The chains have not converged: still climbing: chain-1 (by 211 nats from the first half of the draws to the "
-        "second)."
+        "The chains have not converged: the log joint still climbs in chain-1 (by 211 nats from the first half of the "
+        "draws to the second)."
     )
     noise = np.random.default_rng(6).normal(0.0, 30.0, 100)
     assert chains.climb(noise) == 0 and chains.climb(np.linspace(0.0, 90.0, 100)) == 0 and chains.climb(noise[:3]) == 0

@@ -274,7 +274,10 @@ def test_searches_of_the_chains_in_a_line(tmp_path, verdict, several, advised):
     for chain in chains:
         chain.folder.mkdir()
     assert tables.searched(posterior) == [], "a run of before there was start.json"
-    for first, near, advice in (([-1.0, -2.0, -1.03], "1 and 0 others", False), ([-1.0, -2.0], "no other", advised)):
+    for first, near, advice in (
+        ([-1.0, -2.0, -1.03], "1 and 0 other searches", False),
+        ([-1.0, -2.0], "no other search", advised),
+    ):
         for chain, scores in zip(chains, (first, [-1.0, -2.0])):
             write_start(chain.folder, {"searches": scores, "judges": 30}, unguarded)
         ((name, words),) = tables.searched(posterior)

@@ -128,7 +128,7 @@ def test_chains_that_are_apart_are_told(runs, tmp_path):
     rewritten(other, tmp_path / "chain-2", moved)
     _, _, summary = run_report(tmp_path, out=tmp_path / "r")
     words = "\n".join(summary["warnings"])
-    assert "R-hat above" in words and "the chains are apart" in words and "chain-1" in words
+    assert "R-hat above" in words and "the chains disagree" in words and "chain-1" in words
     assert Posterior([tmp_path]).contradicted() and not Posterior([one]).contradicted()
 
 
