@@ -153,17 +153,6 @@ def odds_from_all_rows():
     return mock.patch.object(informed_moves, "_running", running)
 
 
-def odds_of_this_batch():
-    """Wrong: an informed merge finds the odds of a batch from the sides of its own rows, too."""
-    right = informed_moves._running
-
-    def running(ledger, earlier, new):
-        sums = right(ledger, earlier, new)
-        return sums.take([*range(2, len(sums)), len(sums) - 2, len(sums) - 1])
-
-    return mock.patch.object(informed_moves, "_running", running)
-
-
 def _choices(log_choice):
     """Informed steps with another probability of the chosen partner, (N,), by log weights (N, K) and partners (N,)."""
     changed = contextlib.ExitStack()

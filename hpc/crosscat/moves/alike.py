@@ -1,8 +1,9 @@
 """Merges of similar clusters, chosen by the gain in marginal likelihood, and the splits that reverse them.
 
 If two clusters differ by chance alone, as sweeps may leave them, no launch from two seeds can find their border again.
-So a share of the rows keep their present sides; when a split is proposed, an urn deals these. The other rows' sides are
-drawn given them. Most merges are rejected on root at once; the few others need a pass over the rows of two clusters.
+So a few rows keep their present sides; when a split is proposed, an urn deals these. The other rows follow in batches,
+each with sides drawn from the odds that all rows before it give. Most merges are rejected on root at once; the few
+others need two passes over the rows of two clusters.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics, join
-from mpibayes.hpc.crosscat.moves.ledger import CELLS, Labelled, Ledger, gains_of, log_choice
+from mpibayes.hpc.crosscat.moves.ledger import CELLS, Ledger, gains_of, log_choice
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
@@ -96,7 +98,11 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
 
 
 def _choices_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[np.ndarray]:
-    """Yield for each of several clusters the log probability of every other to be chosen as its partner, (K,)."""
+    """Yield for each of several clusters the log weights of all others as its partner, (K,); -inf for itself.
+
+    Of clusters with many rows, those that differ by chance alone lose hundreds of nats in a union, more than a small
+    cluster of any kind. So half the choices go by the loss per row of the smaller cluster, about.
+    """
     size = ledger.sizes().astype(float)
     for label, gain in zip(labels, ledger.of_each(gains_of, labels)):
         rows = size * size[label] / (size + size[label])
@@ -132,13 +138,16 @@ class Recalled(NamedTuple):
     n_batches: int
     log_urn: float
 
-    def placed(self, ledger: Ledger, i: int, first: int, last: int, sides: int) -> np.ndarray:
-        """Return labels of all rows of the i-th shard, int32: 2 * (batch - first) + side * sides in batches first to
-        last - 1, and -1 for other rows."""
-        batch, out = self.batch[i], np.full(len(ledger.shards[i]), -1, np.int32)
-        label = 2 * (batch.astype(np.int32) - first) + sides * self.side[i]
-        out[self.member[i]] = np.where((batch >= first) & (batch < last), label, -1)
-        return out
+    def rows(self, ledger: Ledger, i: int, first: int, last: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows of the i-th shard, their places in it, and labels, int32: 2 * (batch - first) in batches first to
+        last - 1 and, in the second array, that + side; -1 in rows of no such batch. Rows of one batch are copied."""
+        shard, within = ledger.shards[i], (self.batch[i] >= first) & (self.batch[i] < last)
+        at, label = self.member[i][within], 2 * (self.batch[i][within].astype(np.int32) - first)
+        if last == first + 1:
+            return shard.rows.take(at), at, label, label + self.side[i][within]
+        both = np.full((2, len(shard)), -1, np.int32)
+        both[:, at] = label, label + self.side[i][within]
+        return shard.rows, np.arange(len(shard)), *both
 
 
 def _shares(n_rows: int) -> np.ndarray:
@@ -178,24 +187,24 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
     log_q, earlier = np.zeros((len(ledger.shards), 1)), None
     for first in range(1, n_batches, at_once):
         last = min(first + at_once, n_batches)
-        before = Labelled(ledger.shards, lambda i: recalled.placed(ledger, i, first - 1, last - 1, 1))
-        new, odds = ledger.total(before, 2 * (last - first)), None
+        n, each = last - first, range(len(ledger.shards))
+        before = (recalled.rows(ledger, i, first - 1, last - 1) for i in each)
+        new, odds = ledger.total(((rows, sides) for rows, _, _, sides in before), 2 * n), None
         if new is not None:
             earlier = _running(ledger, earlier, new)
             odds = _odds(ledger, earlier)
             earlier = earlier.take([-2, -1])
-        odds = ledger.broadcast(odds, np.zeros((last - first, 2)))
-        group = np.repeat(np.arange(last - first, dtype=np.int32), 2)
-        given = np.tile(np.array([0, 1] if merge else [-1, -1], np.int8), last - first)
-        nobody = np.full((last - first, 2), -1, np.int64)
+        odds = ledger.broadcast(odds, np.zeros((n, 2)))
+        group, nobody = np.repeat(np.arange(n, dtype=np.int32), 2), np.full((n, 2), -1, np.int64)
+        given = np.tile(np.array([0, 1] if merge else [-1, -1], np.int8), n)
         for i, shard in enumerate(ledger.shards):
-            z = recalled.placed(ledger, i, first, last, int(merge))
-            ids = shard.start + np.arange(len(shard))
-            label, of_batch = ledger.sides(shard.rows, z, ids, group, given, nobody, odds, Purpose.REST, step)
+            rows, at, free, sides = recalled.rows(ledger, i, first, last)
+            label, of_batch = ledger.sides(
+                rows, sides if merge else free, shard.start + at, group, given, nobody, odds, Purpose.REST, step
+            )
             log_q[i] += of_batch.sum()
             if not merge:
-                drawn = recalled.batch[i] == first
-                recalled.side[i][drawn] = label[recalled.member[i][drawn]]
+                recalled.side[i][recalled.batch[i] == first] = label
     log_q = exact_sum(ledger.comm, log_q)
     sides = [np.full(len(shard), -1, np.int8) for shard in ledger.shards]
     for out, member, side in zip(sides, recalled.member, recalled.side):

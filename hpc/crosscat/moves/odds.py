@@ -15,13 +15,15 @@ from mpibayes.hpc.crosscat.sync import apart
 
 
 class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind in KINDS)])):
-    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior and weight (G,) float64, and the
-    result of each kind's `side_odds`, (G, *odds_form). A row's log odds are prior + weight * the sum over its cells."""
+    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior and weight, (G,) float64, and
+    the result of each kind's `side_odds`, (G, *odds_form). A row's log odds are prior + weight * the sum over its
+    cells."""
 
     @classmethod
     def within(cls, components: Components, n_groups: int) -> tuple[np.ndarray, Odds]:
         """Allocate the odds of n_groups groups; return the buffer, uint8, and the arrays that are views of it."""
-        forms = [("prior", np.float64, ()), ("weight", np.float64, ()), *((*kind.odds, kind.odds_form) for kind in components.kinds)]
+        forms = [(name, np.float64, ()) for name in ("prior", "weight")]
+        forms += [(*kind.odds, kind.odds_form) for kind in components.kinds]
         forms.sort(key=lambda form: -np.dtype(form[1]).itemsize)  # so that all are aligned
         sizes = [n_groups * math.prod(form) * np.dtype(dtype).itemsize for _, dtype, form in forms]
         message = np.empty(sum(sizes), np.uint8)
