@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -142,12 +142,13 @@ class Recalled(NamedTuple):
         """Return rows of the i-th shard, their places in it, and labels, int32: 2 * (batch - first) in batches first to
         last - 1 and, in the second array, that + side; -1 in rows of no such batch. Rows of one batch are copied."""
         shard, within = ledger.shards[i], (self.batch[i] >= first) & (self.batch[i] < last)
+        rows = cast(Rows, shard.rows)
         at, label = self.member[i][within], 2 * (self.batch[i][within].astype(np.int32) - first)
         if last == first + 1:
-            return shard.rows.take(at), at, label, label + self.side[i][within]
+            return rows.take(at), at, label, label + self.side[i][within]
         both = np.full((2, len(shard)), -1, np.int32)
         both[:, at] = label, label + self.side[i][within]
-        return shard.rows, np.arange(len(shard)), *both
+        return rows, np.arange(len(shard)), *both
 
 
 def _shares(n_rows: int) -> np.ndarray:
