@@ -6,7 +6,7 @@ and about 15 for its side, in vectors; one random number. Nothing here depends o
 
 import numpy as np
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
 from mpibayes.kernels.mixture.rows import spells_of
@@ -106,36 +106,39 @@ def first_row(const int32_t[::1] z, int32_t one, int32_t two):
     return i
 
 
-def recall(const int32_t[::1] z, row0, int32_t one, int32_t two, row, int32_t cluster, double share, double bias,
-           recalled, dealt, seed, sub, cycle, chain):
-    """Return (member, side, known): places of the rows of clusters `one` and `two`, int64 (m,); their sides, bool; and
-    the recalled sides, int8, -1 if not recalled.
+def recall(const int32_t[::1] z, row0, int32_t one, int32_t two, row, int32_t cluster, const double[::1] shares,
+           double bias, recalled, dealt, seed, sub, cycle, chain):
+    """Return (member, side, batch): places of the rows of clusters `one` and `two`, int64 (m,); their sides, bool; and
+    their batches, int16.
 
-    A row is recalled by a uniform of the stream with purpose `recalled` below `share`, but for the global id `row`,
-    which has side 0. Sides: 1 outside `cluster` or, with a bias that is not negative, if a uniform of the stream
-    `dealt` is below the bias.
+    A row is in the first batch whose share, ascending to 1, is above its uniform of the stream with purpose `recalled`,
+    but for the global id `row`, which is in the first and has side 0. Sides: 1 outside `cluster` or, with a bias that
+    is not negative, if a uniform of the stream `dealt` is below the bias.
     """
     cdef philox_stream keep = philox_open(seed, recalled, sub, cycle, chain)
     cdef philox_stream deal = philox_open(seed, dealt, sub, cycle, chain)
     cdef uint64_t start = row0, head = row
     cdef int64_t i, m = 0
+    cdef int16_t b, last = <int16_t>(shares.shape[0] - 1)
+    cdef double u
     for i in range(z.shape[0]):
         m += z[i] == one or z[i] == two
-    arrays = np.empty(m, np.int64), np.empty(m, bool), np.empty(m, np.int8)
+    arrays = np.empty(m, np.int64), np.empty(m, bool), np.empty(m, np.int16)
     cdef int64_t[::1] member = arrays[0]
     cdef uint8_t[::1] side = arrays[1].view(np.uint8)
-    cdef int8_t[::1] known = arrays[2]
+    cdef int16_t[::1] batch = arrays[2]
     m = 0
     with nogil:
         for i in range(z.shape[0]):
             if z[i] != one and z[i] != two:
                 continue
             side[m] = z[i] != cluster if bias < 0 else philox_uniform(philox_word(&deal, start + i)) < bias
-            member[m], known[m] = i, -1
+            b, u = last, philox_uniform(philox_word(&keep, start + i))
             if start + i == head:
-                known[m] = 0
-            elif philox_uniform(philox_word(&keep, start + i)) < share:
-                known[m] = side[m]
+                b, side[m] = 0, 0
+            while b > 0 and u < shares[b - 1]:
+                b -= 1
+            member[m], batch[m] = i, b
             m += 1
     return arrays
 
@@ -185,6 +188,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef const double[:, ::1] tallies = rows.tallies
     cdef const int64_t[::1] offset = offsets
     cdef const double[::1] prior = odds.prior
+    cdef const double[::1] weight = odds.weight
     cdef const float[:, ::1] table = odds.table
     cdef const double[:, :, ::1] real = odds.real
     cdef const double[:, :, ::1] count = odds.count
@@ -203,7 +207,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef double x, d, total
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
     if len(rows) != n or ids.shape[0] != n or group.shape[0] != given.shape[0] or seeds.shape[0] != n_groups \
-            or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
+            or weight.shape[0] != n_groups or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
             or spells.shape[0] != n or spell.shape[0] != n_groups or spell.shape[1] != n_spells \
             or spell.shape[2] != 3 * SPELL_PARTS \
             or vectors.shape[0] != n or vectors.shape[1] != np.sum(widths) \
@@ -275,6 +279,8 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                             total += spell[g, c, 2 * cell.part + cell.event] \
                                 - spell[g, c, 2 * SPELL_PARTS + cell.part] * cell.time
                     x_block[j] = total
+                for j in range(m if weight[g] != 1.0 else 0):
+                    x_block[j] = prior[g] + weight[g] * (x_block[j] - prior[g])
                 take_sides(x_block, u_block, one_block, p_block, m)
                 for j in range(m):
                     i = row_block[j]

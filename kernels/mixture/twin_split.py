@@ -40,15 +40,14 @@ def first_row(z, one, two):
     return next((i for i, k in enumerate(z) if k in (one, two)), -1)
 
 
-def recall(z, row0, one, two, row, cluster, share, bias, recalled, dealt, seed, sub, cycle, chain):
+def recall(z, row0, one, two, row, cluster, shares, bias, recalled, dealt, seed, sub, cycle, chain):
     def uniform(i, purpose):
         return (word(row0 + i, seed, purpose, sub, cycle, chain) >> 11) * 2.0**-53
 
     member = [i for i, k in enumerate(z) if k in (one, two)]
-    side = [z[i] != cluster if bias < 0 else uniform(i, dealt) < bias for i in member]
-    known = [int(s) if uniform(i, recalled) < share else -1 for i, s in zip(member, side)]
-    known = [0 if row0 + i == row else k for i, k in zip(member, known)]
-    return np.array(member, np.int64), np.array(side, bool), np.array(known, np.int8)
+    side = [row0 + i != row and (z[i] != cluster if bias < 0 else uniform(i, dealt) < bias) for i in member]
+    batch = [0 if row0 + i == row else int(np.searchsorted(shares, uniform(i, recalled), "right")) for i in member]
+    return np.array(member, np.int64), np.array(side, bool), np.array(batch, np.int16)
 
 
 def two_least(z, row0, n_clusters, seed, purpose, sub, cycle, chain):
@@ -93,7 +92,8 @@ def log_odds(rows, i, g, odds, offsets):
         if spell is not None:
             part, event, ticks = spell
             total += odds.spell[g, s, 2 * part + event] - odds.spell[g, s, 2 * SPELL_PARTS + part] * ticks
-    return total
+    prior, weight = float(odds.prior[g]), float(odds.weight[g])
+    return total if weight == 1.0 else prior + weight * (total - prior)
 
 
 def log_logistic(x):

@@ -266,15 +266,16 @@ def taped(tape: Tape):
         weight = np.exp(log_weight[0] - log_weight[0].max())
         return np.array([tape.choose(weight / weight.sum())])
 
-    def recall(z, row0, one, two, row, cluster, share, bias, *more, **key):
+    def recall(z, row0, one, two, row, cluster, shares, bias, *more, **key):
         """Deal the recalled sides of a split by an urn."""
         by_coin = isinstance(bias, Uniform)
         given = -1.0 if by_coin else bias
-        member, side, known = right_recall(z, row0, one, two, row, cluster, share, given, *more, **key)
+        member, side, batch = right_recall(z, row0, one, two, row, cluster, shares, given, *more, **key)
         if by_coin:
-            side = bias.deal(len(member))
-            known = np.where((known < 0) | (row0 + member == row), known, side).astype(np.int8)
-        return member, side, known
+            dealt = (batch == 0) & (row0 + member != row)
+            side[:] = False
+            side[dealt] = bias.deal(np.count_nonzero(dealt))
+        return member, side, batch
 
     with (
         mock.patch.object(guided_moves, "generator", scripted_generator),

@@ -26,7 +26,10 @@ def random_odds(rng, prior, n_groups, size=1.0):
     count = rng.normal(0, 0.2 * size, (n_groups, len(prior.gamma), 2))
     widths = np.array(prior.widths, int)
     vector = rng.normal(0, 0.4 * size, (n_groups, (1 + 2 * widths + widths * (widths + 1)).sum()))
-    result = SimpleNamespace(prior=rng.normal(0, size, n_groups), table=table, real=real, count=count, vector=vector)
+    weight = np.where(np.arange(n_groups) % 2, 1.0, 0.7)
+    result = SimpleNamespace(
+        prior=rng.normal(0, size, n_groups), weight=weight, table=table, real=real, count=count, vector=vector
+    )
     spell = rng.normal(0, 0.3 * size, (n_groups, len(prior.spell_gamma), 3 * SPELL_PARTS))
     spell[..., 2 * SPELL_PARTS :] *= 1e-3  # a tick
     result.spell = spell
@@ -49,8 +52,8 @@ def sides_of(log_odds, given=-1, key=KEY, start=0):
     n = len(log_odds)
     rows, offsets = bare(n)
     odds = SimpleNamespace(
-        prior=np.array(log_odds, float), table=np.empty((n, 0), np.float32), real=np.empty((n, 0, 5)),
-        count=np.empty((n, 0, 2)),
+        prior=np.array(log_odds, float), weight=np.ones(n), table=np.empty((n, 0), np.float32),
+        real=np.empty((n, 0, 5)), count=np.empty((n, 0, 2)),
     )  # fmt: skip
     part, nobody = np.arange(n, dtype=np.int32), np.full((n, 2), -1)
     label, log_q = split.sides(
@@ -225,6 +228,6 @@ def test_recalled_sides_are_those_of_the_twin(bias):
     first = split.first_row(z, 1, 3)
     assert first == twin_split.first_row(z, 1, 3) and split.first_row(z, 7, 8) == -1
     key = {name: KEY[name] for name in ("seed", "sub", "cycle", "chain")}
-    of = z, 1000, 1, 3, 1000 + first, 3, 0.4, bias, 18, 19
+    of = z, 1000, 1, 3, 1000 + first, 3, np.array([0.2, 0.5, 0.8, 1.0]), bias, 18, 19
     recalled = split.recall(*of, **key), twin_split.recall(*of, **key)
     assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(*recalled, strict=True))

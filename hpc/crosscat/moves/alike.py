@@ -1,28 +1,34 @@
 """Merges of similar clusters, chosen by the gain in marginal likelihood, and the splits that reverse them.
 
 If two clusters differ by chance alone, as sweeps may leave them, no launch from two seeds can find their border again.
-So a share of the rows keep their present sides; when a split is proposed, an urn deals these. The other rows' sides are
-drawn given them. Most merges are rejected on root at once; the few others need a pass over the rows of two clusters.
+So a few rows keep their present sides; when a split is proposed, an urn deals these. The other rows follow in batches,
+each with sides drawn from the odds that all rows before it give. Most merges are rejected on root at once; the few
+others need two passes over the rows of two clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger, gains_of, log_choice
-from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
+from mpibayes.hpc.components.statistics import Statistics, join
+from mpibayes.hpc.crosscat.moves.ledger import CELLS, Ledger, gains_of, log_choice
+from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
 INFORMED = 8  # steps per round
 INFORMED_SPLITS = 1.0 / 32  # share of the steps that propose a split
-RECALLED = 0.35  # share of the rows whose sides a step recalls: a third of the rows suffices to draw the others
-RECALLED_ROWS = 256  # least number of recalled rows; the fewer rows, the more probable are their sides under the urn
+FIRST_ROWS = 32.0  # expected rows whose sides a step recalls; the fewer, the more probable are they under the urn
+GROWTH = 1.25  # of the rows with sides, from one batch to the next; the fewer batches, the worse the odds of the next
+DOUBT = 1.0 / 3.0  # rows per column whose weight odds at zero have
+ALIKE, SLACK = 3.0, 10.0  # power of similarity that chooses partners, and nats that small clusters can differ by chance
 LEVEL_ROWS = 2**14  # most levels, summed over the steps of a round
 
 
@@ -46,10 +52,10 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, 
     before the probability of the sides; None if log_u is above the bound."""
     if ledger.n_labels < 2 or not steps:
         return [None] * len(steps)
-    of = ledger.pairs(Purpose.INFORMED, steps, gains_of)
+    of = ledger.pairs(Purpose.INFORMED, steps, _choices_of)
     bound = -of.log_split + _log_proposals(ledger.n_labels - 1, of.log_choice)
     possible = np.flatnonzero(of.log_u < bound)  # `two` can also choose `one`, which takes longer to compute
-    bound[possible] -= ledger.either_way(of, possible, gains_of)
+    bound[possible] -= ledger.either_way(of, possible, _choices_of)
     each = zip(of.one.tolist(), of.two.tolist(), of.log_u.tolist(), bound.tolist())
     return [(one, two, log_u, most) if log_u < most else None for one, two, log_u, most in each]
 
@@ -79,16 +85,34 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     if ledger.comm.rank == 0:
         ledger.column[cluster] = one
         ledger.column.append(one + 1)
-        gains = np.array(ledger.of_each(gains_of, [cluster, k]))
+        choices = np.array(ledger.of_each(_choices_of, [cluster, k]))
         ledger.column.pop()
         ledger.column[cluster] = whole
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
-        ratio -= log_q + _log_proposals(k, np.logaddexp(*log_choice(gains, [k, cluster])))
+        ratio -= log_q + _log_proposals(k, np.logaddexp(*log_choice(choices, [k, cluster])))
         accepted = bool(log_u < ratio)
     accepted = ledger.agreed(accepted) and ledger.parted(cluster, sides_of_rows)
     ledger.count(True, accepted)
     if accepted:
         ledger.part(cluster, sides_of_rows, one)
+
+
+def _choices_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yield for each of several clusters the log weights of all others as its partner, (K,); -inf for itself.
+
+    Of clusters with many rows, those that differ by chance alone lose hundreds of nats in a union, more than a small
+    cluster of any kind. So half the choices go by the loss per row of the smaller cluster, about.
+    """
+    size = ledger.sizes().astype(float)
+    for label, gain in zip(labels, ledger.of_each(gains_of, labels)):
+        rows = size * size[label] / (size + size[label])
+        likeness = ALIKE * (np.log(rows) - np.log(SLACK + np.maximum(-gain, 0.0)))
+        yield np.logaddexp(_normalised(gain), _normalised(likeness))
+
+
+def _normalised(weight: np.ndarray) -> np.ndarray:
+    top = weight.max()
+    return weight - top - np.log(np.exp(weight - top).sum())
 
 
 def _log_proposals(n_before: int, log_choice):
@@ -104,63 +128,105 @@ def _log_urn(n_zero: float, n_one: float) -> float:
 
 
 class Recalled(NamedTuple):
-    """The rows of a pair of clusters in each of this rank's shards. member: places of the rows; side (bool): their
-    present sides or, for a split, a coin's; known (int8): the recalled sides, -1 if not recalled. log_urn: log
+    """The rows of a pair of clusters in each of this rank's shards. member: places of the rows; side (int8): their
+    present sides or, for a split, a coin's; batch (int16): 0 if recalled. n_batches: number of batches. log_urn: log
     probability of the recalled sides, over all ranks."""
 
     member: list[np.ndarray]
     side: list[np.ndarray]
-    known: list[np.ndarray]
+    batch: list[np.ndarray]
+    n_batches: int
     log_urn: float
 
-    def placed(self, ledger: Ledger, i: int, side: np.ndarray) -> np.ndarray:
-        """Return sides of all rows of the i-th shard, int32: `side` for the members, -1 for other rows."""
-        out = np.full(len(ledger.shards[i]), -1, np.int32)
-        out[self.member[i]] = side
-        return out
+    def rows(self, ledger: Ledger, i: int, first: int, last: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
+        """Return rows of the i-th shard, their places in it, and labels, int32: 2 * (batch - first) in batches first to
+        last - 1 and, in the second array, that + side; -1 in rows of no such batch. Rows of one batch are copied."""
+        shard, within = ledger.shards[i], (self.batch[i] >= first) & (self.batch[i] < last)
+        rows = cast(Rows, shard.rows)
+        at, label = self.member[i][within], 2 * (self.batch[i][within].astype(np.int32) - first)
+        if last == first + 1:
+            return rows.take(at), at, label, label + self.side[i][within]
+        both = np.full((2, len(shard)), -1, np.int32)
+        both[:, at] = label, label + self.side[i][within]
+        return rows, np.arange(len(shard)), *both
+
+
+def _shares(n_rows: int) -> np.ndarray:
+    """Return the expected shares of n_rows that are in each batch or an earlier one."""
+    shares = [min(1.0, FIRST_ROWS / n_rows)]
+    while shares[-1] < 1.0:
+        shares.append(min(1.0, GROWTH * shares[-1]))
+    return np.array(shares)
 
 
 def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> Recalled:
-    """Recall the sides of a random share of the rows: the present sides or, for a split (bias given), those of a coin
-    with this bias. The first row of all has side 0. Collective."""
+    """Deal the rows into batches at random, and recall the sides of the first: the present sides or, for a split (bias
+    given), those of a coin with this bias. The first row of all is in it and has side 0. Collective."""
     row, cluster = _first_row(ledger, pair)
-    n_rows = sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist()))
-    share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
-    of = row, cluster, share, -1.0 if bias is None else bias, Purpose.RECALLED, Purpose.DEALT
+    shares = _shares(sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist())))
+    of = row, cluster, shares, -1.0 if bias is None else bias, Purpose.RECALLED, Purpose.DEALT
     each = [kernels.recall(z, s.start, *pair, *of, sub=step, **ledger.key) for s, z in zip(ledger.shards, ledger.z)]
     counts = np.zeros(2, np.int64)
-    for _, _, known in each:
-        counts += np.count_nonzero(known == 0), np.count_nonzero(known == 1)
+    for _, side, batch in each:
+        counts += np.bincount(side[batch == 0], minlength=2)
     ledger.comm.sum_everywhere(counts)
     counts[0] -= 1  # the first row
-    member, side, known = map(list, zip(*each)) if each else ([], [], [])
-    return Recalled(member, side, known, _log_urn(*counts.astype(float)))
+    member, side, batch = map(list, zip(*each)) if each else ([], [], [])
+    side = [of.astype(np.int8) for of in side]
+    return Recalled(member, side, batch, len(shares), _log_urn(*counts.astype(float)))
 
 
 def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) -> tuple[list[np.ndarray], float]:
     """Return the side of every row, int8 (0, 1; -1: in neither cluster of the pair), and on root log q of the sides.
 
-    Sides that are not recalled are drawn from the predictive given the recalled ones; for a merge they are the present
-    sides. Collective.
+    For a merge they are the present sides. For a split those that are not recalled are drawn, batch after batch, and
+    entered in `recalled`. Collective.
     """
-    sides = ledger.total(Labelled(ledger.shards, lambda i: recalled.placed(ledger, i, recalled.known[i])), 2)
-    if sides is not None:
-        sides.size = sides.size + 1  # so that a side without recalled rows has a positive size
-        sides = odds_of_predictive(ledger.components, ledger.hyper, sides)
-    odds = ledger.broadcast(sides, pair[None])
-    labels, log_q = [], np.zeros((len(ledger.shards), 1))
-    given = np.array([0, 1] if pair[0] != pair[1] else [-1, -1], np.int8)
-    for i, (shard, side, known) in enumerate(zip(ledger.shards, recalled.side, recalled.known)):
-        z = recalled.placed(ledger, i, np.where(known < 0, side, -1))
-        ids, nobody = shard.start + np.arange(len(shard)), np.full((1, 2), -1, np.int64)
-        label, log_q[i] = ledger.sides(
-            shard.rows, z, ids, np.zeros(2, np.int32), given, nobody, odds, Purpose.REST, step
-        )
-        member = recalled.member[i]
-        label[member] = np.where(known >= 0, known, label[member])
-        labels.append(label.astype(np.int8))
+    merge, n_batches = pair[0] != pair[1], recalled.n_batches
+    numbers = sum(map(len, vars(ledger.statistics).values()))
+    at_once = max(1, CELLS // (2 * numbers)) if merge else 1
+    log_q, earlier = np.zeros((len(ledger.shards), 1)), None
+    for first in range(1, n_batches, at_once):
+        last = min(first + at_once, n_batches)
+        n, each = last - first, range(len(ledger.shards))
+        before = (recalled.rows(ledger, i, first - 1, last - 1) for i in each)
+        new, odds = ledger.total(((rows, sides) for rows, _, _, sides in before), 2 * n), None
+        if new is not None:
+            earlier = _running(ledger, earlier, new)
+            odds = _odds(ledger, earlier)
+            earlier = earlier.take([-2, -1])
+        odds = ledger.broadcast(odds, np.zeros((n, 2)))
+        group, nobody = np.repeat(np.arange(n, dtype=np.int32), 2), np.full((n, 2), -1, np.int64)
+        given = np.tile(np.array([0, 1] if merge else [-1, -1], np.int8), n)
+        for i, shard in enumerate(ledger.shards):
+            rows, at, free, sides = recalled.rows(ledger, i, first, last)
+            label, of_batch = ledger.sides(
+                rows, sides if merge else free, shard.start + at, group, given, nobody, odds, Purpose.REST, step
+            )
+            log_q[i] += of_batch.sum()
+            if not merge:
+                recalled.side[i][recalled.batch[i] == first] = label
     log_q = exact_sum(ledger.comm, log_q)
-    return labels, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
+    sides = [np.full(len(shard), -1, np.int8) for shard in ledger.shards]
+    for out, member, side in zip(sides, recalled.member, recalled.side):
+        out[member] = side
+    return sides, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
+
+
+def _running(ledger: Ledger, earlier: Statistics | None, new: Statistics) -> Statistics:
+    """Return statistics of both sides of all rows up to each of several batches; earlier: those before the first."""
+    each = []
+    for batch in range(len(new) // 2):
+        of = new.take([2 * batch, 2 * batch + 1])
+        earlier = of if earlier is None else ledger.components.union(earlier, of)
+        each.append(earlier)
+    return join(each)
+
+
+def _odds(ledger: Ledger, sides: Statistics) -> Odds:
+    """Return the log odds given statistics of two sides or several pairs of sides."""
+    sides = replace(sides, size=sides.size + 1)  # so that a side without rows has a positive size
+    return odds_of_predictive(ledger.components, ledger.hyper, sides, DOUBT)
 
 
 def _first_row(ledger: Ledger, pair: np.ndarray) -> tuple[int, int]:

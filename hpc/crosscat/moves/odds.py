@@ -14,14 +14,16 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.sync import apart
 
 
-class Odds(make_dataclass("Arrays", ["prior", *(kind.odds[0] for kind in KINDS)])):
-    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior (G,) float64, and the result of
-    each kind's `side_odds`, (G, *odds_form). A row's log odds are the prior plus the sum over its cells."""
+class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind in KINDS)])):
+    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior and weight, (G,) float64, and
+    the result of each kind's `side_odds`, (G, *odds_form). A row's log odds are prior + weight * the sum over its
+    cells."""
 
     @classmethod
     def within(cls, components: Components, n_groups: int) -> tuple[np.ndarray, Odds]:
         """Allocate the odds of n_groups groups; return the buffer, uint8, and the arrays that are views of it."""
-        forms = [("prior", np.float64, ()), *((*kind.odds, kind.odds_form) for kind in components.kinds)]
+        forms = [(name, np.float64, ()) for name in ("prior", "weight")]
+        forms += [(*kind.odds, kind.odds_form) for kind in components.kinds]
         forms.sort(key=lambda form: -np.dtype(form[1]).itemsize)  # so that all are aligned
         sizes = [n_groups * math.prod(form) * np.dtype(dtype).itemsize for _, dtype, form in forms]
         message = np.empty(sum(sizes), np.uint8)
@@ -29,15 +31,22 @@ class Odds(make_dataclass("Arrays", ["prior", *(kind.odds[0] for kind in KINDS)]
         return message, cls(**{name: part.view(of).reshape(n_groups, *form) for (name, of, form), part in parts})
 
 
-def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) -> Odds:
-    """Return the log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ..., at posterior means."""
+def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics, doubt: float = 0.0) -> Odds:
+    """Return the log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ..., at posterior means.
+
+    doubt: with m_0 and m_1 rows, cells have the weight m / (m + doubt * columns), m = m_0 m_1 / (m_0 + m_1), as odds
+    learned from few rows are too far apart.
+    """
     of_kinds = (
         kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind))
         if len(kind)
         else np.zeros((len(sides) // 2, *kind.odds_form), kind.odds[1])
         for kind in components.kinds
     )
-    return Odds(np.log(sides.size[1::2] / sides.size[0::2]), *of_kinds)
+    zero, one = sides.size[0::2], sides.size[1::2]
+    columns = sum(len(kind) for kind in components.kinds)
+    few = zero * one / (zero + one)
+    return Odds(np.log(one / zero), few / (few + doubt * columns), *of_kinds)
 
 
 def both_sides(whole: Statistics, one: Statistics) -> Statistics:
