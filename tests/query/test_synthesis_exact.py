@@ -1,6 +1,6 @@
 """Synthetic rows against enumeration: of a tiny table the probability of further rows, of one or of several together,
 is a ratio of evidences. A sound program fails about once in 1,000 seeds: 17 frequencies, each within 5 of its own
-errors. Each test takes some 3 s: 900 tables."""
+errors. Each test takes some 5 s: 2,250 tables."""
 
 import itertools
 from types import SimpleNamespace
@@ -61,7 +61,7 @@ def wrong(run, exact):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return tiny_run(tmp_path_factory.mktemp("rows"), cycles=1000)
+    return tiny_run(tmp_path_factory.mktemp("rows"), cycles=2500)
 
 
 def test_rows_alone_and_together_have_the_posterior_probability(run, exact):

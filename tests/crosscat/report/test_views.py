@@ -294,7 +294,7 @@ def test_two_chains(two_tables, tmp_path, named_pictures):
     assert "chains.png" in summary["pictures"] and "rows, adjusted Rand index" in text
     assert result["verdict"] in agreement.WORST_FIRST and result["columns"]["adjusted_rand"][0][1] == apart(run)
     wrong = [apart(run, np.roll(np.arange(12), by)) for by in range(1, 12)]  # the columns of one chain in another order
-    assert sum(result["columns"]["adjusted_rand"][0][1] == of for of in wrong) <= 5, wrong
+    assert sum(result["columns"]["adjusted_rand"][0][1] == of for of in wrong) < 8, wrong
 
 
 def apart(run, order=slice(None)):
