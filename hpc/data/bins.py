@@ -1,4 +1,4 @@
-"""Bins of the numeric columns that may be parents (docs/links.md): cut at the eighths of the training rows at the first
+"""Bins of the numeric columns that may be parents (docs/links.md): cut at the octiles of the training rows at the first
 start of a run, and stored with it."""
 
 from __future__ import annotations
