@@ -35,8 +35,8 @@ def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained:
     if lacking:
         lack = "column {} lacks" if len(lacking) == 1 else "columns {} lack"
         yield (
-            f"{lack.format(named(lacking))} over half of the cells, and a run does not use which; if that says "
-            "something, such as that nothing happened, add a column that says so: yes or no"
+            f"{lack.format(named(lacking))} over half of the cells; a run learns nothing from which cells are "
+            "missing. If that is informative (nothing happened there, say), add a column that says so: yes or no"
         )
 
 

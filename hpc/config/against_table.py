@@ -14,11 +14,12 @@ from mpibayes.io.rows import Column
 from mpibayes.text import import_again
 
 
-def check_table(config: Config, table: Any) -> None:
-    """Check a configuration against a table, typed or sparse. Raises ConfigError with every mismatch."""
+def check_table(config: Config, table: Any, begun: bool = False) -> None:
+    """Check a configuration against a table, typed or sparse; begun: that of a run that exists. Raises ConfigError with
+    every mismatch."""
     if not config.model.sparse:
         try:
-            return check_columns(config, table.columns, table.n_rows)
+            return check_columns(config, table.columns, table.n_rows, begun)
         except ConfigError as error:
             raise ConfigError(error.message, [*error.problems, *_later_levels(config, table)]) from None
     report = Report(config.places)
@@ -44,14 +45,14 @@ def _later_levels(config: Config, table: Any) -> list[str]:
     return problems
 
 
-def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> None:
+def check_columns(config: Config, columns: Sequence[Column], n_rows: int, begun: bool = False) -> None:
     """Check [columns.NAME], and the family's settings of columns, against the table's columns. Raises ConfigError with
     every mismatch.
 
     Columns whose numbers exceed the arithmetic are refused too, since [columns.NAME] can leave them out.
     """
     by_name = {column.name: column for column in columns}
-    report = Report(config.places)
+    report = Report(config.places, begun=begun)
     for name in config.columns:
         if name not in by_name:
             report.add(("columns", name), f"the table has no such column; {nearest_column(name, list(by_name))}")

@@ -39,11 +39,13 @@ class Places:
 
 @dataclass(frozen=True)
 class Report:
-    """Collects problems, and harmless notes, each with its place."""
+    """Collects problems, and harmless notes, each with its place. begun: the settings are those of a run that exists,
+    so rules that came after it do not apply."""
 
     places: Places
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    begun: bool = False
 
     def add(self, key: Key, what: str) -> None:
         self.problems.append(f"{self.places.where(key)}: {what}")

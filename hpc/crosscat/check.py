@@ -300,7 +300,8 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     if run.chains > 1 and config.of(Sampler).init == "overdispersed":
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
     if several:
-        from_what = f"at most {counted(dealt, 'initial view')}" if sample else counted(dealt, "random view")
+        most = min(dealt, len(data.columns))
+        from_what = f"at most {counted(most, 'initial view')}" if sample else counted(most, "random view")
         words = f"{counted(timing.n_views, 'view')}, found on {counted(timing.n_rows, 'row')} from {from_what}"
         yield "views", f"{words}, to measure time; a chain may find others"
     grows = strategy.growth_in_words(config, data.n_rows)

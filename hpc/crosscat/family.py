@@ -251,7 +251,8 @@ class ViewsChain:
         present = searches.Present([view.columns for view in mixture.views], labels)
         settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
         rows = min(strategy.ROWS_OF_EACH, self.n_rows)
-        ahead = searches.ahead_in_words(self.n_rows, rows, n, strategy.n_new_judges(n_new))
+        goal = "views" if self.config.of(Model).has_views else "clusters"
+        ahead = searches.ahead_in_words(self.n_rows, rows, n, strategy.n_new_judges(n_new), goal)
         self._say(ahead + searches.kept_in_words(n, finished))
         of = self.data, settings, self.number, rows, n_views, n
         choice = searches.best_search(self.comm, *of, present, finished)

@@ -276,7 +276,7 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
         elif name in (*config.of(Model).lined, *config.of(Model).born):
             where = "lines" if name in config.of(Model).lined else "children"
             report.add(key, f"column {shown(name)} is in model.{where}, too; no column depends on its bins then")
-        elif column.resolution and config.of(Model).real == "recorded":
+        elif column.resolution and config.of(Model).real == "recorded" and not report.begun:
             _check_between(name, cuts, column.resolution, report)
 
 

@@ -140,7 +140,7 @@ class Anneal(Section):
     ] = key(
         "linear",
         "active rows grow with the assignments made (linear), by a constant factor (geometric), all at once "
-        "(constant), in one pass that seats all (sequential), by the clock (seconds), or linearly between [passes, "
+        "(constant), in one pass that adds all (sequential), by the clock (seconds), or linearly between [passes, "
         "fraction]",
         '"linear", "geometric", "constant", "sequential", "seconds", or knots [[passes, fraction], ...], both rising, '
         "to the fraction 1.0 after 1 pass or later",

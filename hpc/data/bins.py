@@ -1,4 +1,4 @@
-"""Bins of the numeric columns that may be parents (docs/links.md): cut at the eighths of the training rows at the first
+"""Bins of the numeric columns that may be parents (docs/links.md): cut at the octiles of the training rows at the first
 start of a run, and stored with it."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from mpibayes.io.rows import Column
 
 N_BINS = 8
 MOST_CONTEXTS = 32  # more contexts each carry less: on birdstrikes 31 levels and the rest beat 15 and all 256
+OFF = 1e-6  # steps from a multiple of the step, within which a value is one
 MOST_ROWS = 10_000  # most rows examined, evenly spaced
 
 
@@ -59,7 +60,10 @@ def cuts_of(column: Column, x: np.ndarray, n_bins: int = N_BINS) -> tuple[float,
     if not len(x):
         return ()
     below = np.unique(x[np.maximum(np.arange(1, n_bins) * len(x) // n_bins - 1, 0)])
+    step = 1.0 if column.kind == "count" else column.resolution
+    if step:  # a cut half a step above a value between steps would split the rows of the step above it
+        up = np.ceil(below / step) * step
+        below = np.unique(np.where(np.abs(below / step - np.round(below / step)) > OFF, up, below))
     below = below[below < x[-1]]  # last value of each bin
     above = x[np.searchsorted(x, below, side="right") % len(x)]
-    step = 1.0 if column.kind == "count" else column.resolution
     return tuple((below + 0.5 * step if step else 0.5 * below + 0.5 * above).tolist())

@@ -44,7 +44,7 @@ def with_more_rows(
     table = config.table
     with in_words_of_python(), frames.as_file(data) as source:
         try:
-            appended = append_rows(source, table, check=partial(check_columns, config))
+            appended = append_rows(source, table, check=partial(check_columns, config, begun=True))
         except RowsAreThere:
             display.say(f"{table}: has these rows already")
         else:

@@ -147,7 +147,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
     table: AnyTable = on_root(comm, lambda: opened(config), what=f"open {config.table}")
-    on_root(comm, lambda: check_table(config, table))
+    begun = on_root(comm, lambda: not fresh and run_directory.holds_run(folder))
+    on_root(comm, lambda: check_table(config, table, begun))
     data = data_of(config, table)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
@@ -155,7 +156,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     # the first start's choice for "auto" decides the cut into shards
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh, growth))
     if growth.due:  # columns chosen because they had no missing cells may have some now
-        on_root(comm, lambda: check_table(config, table))
+        on_root(comm, lambda: check_table(config, table, begun))
     config, about_family = with_family(config, table, data)
     if comm.alone:
         done = 0 if fresh or growth.anew else min(map(status.cycles_done, places))

@@ -27,7 +27,7 @@ def nothing_yet(folder: Path, home: Path) -> str:
     else:
         n = sum(map(n_finished, chains))
         kept = f" ({counted(n, 'finished search', 'finished searches')} kept)" if n else ""
-        why = f"the run {ended} in its initial search{kept}"
+        why = f"the run {ended} before a chain was first saved{kept}"
         then = "run the same command again"
     where = folder if ended is None else home
     return f"{where}: nothing was kept yet: {why}; {then}{_before_growth(home)}"

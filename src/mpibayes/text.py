@@ -135,7 +135,7 @@ def number(x: float) -> str:
     if x == 0 or size < 5e-4:
         return "0" if x == 0 else f"{x:.1g}"
     if size >= 1e7:
-        return f"{x / 1e6:.3g} million" if size < 1e9 else f"{x:.3g}"
+        return f"{x / 1e6:.3g} million" if size < 9.995e8 else f"{x:.3g}"
     digits = 0 if size >= 100 else 1 if size >= 1 else 1 - math.floor(math.log10(size))
     text = f"{x:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

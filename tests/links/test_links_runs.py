@@ -5,10 +5,15 @@ import json
 import numpy as np
 import pytest
 
+import mpibayes as mb
+from mpibayes.hpc.crosscat import rules
 from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.data.bins import cuts_of
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.run.identity import read_resolved
+from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
+from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import exported, mpibayes, run, small_config
@@ -158,17 +163,48 @@ def test_links_that_there_cannot_be(place, links, words):
     assert done.returncode == 2 and words in done.stderr and "model.links" in done.stderr, done.stderr
 
 
+def whole_years(place, cuts):
+    """A table with a number in whole years, and a configuration with cuts of it."""
+    rows = "".join(f"{chr(97 + i % 3)},{i % 9 + i % 5}\n" for i in range(60))
+    (place / "table.csv").write_text("kind,years\n" + rows)
+    import_table(place / "table.csv", place / "table.h5", kinds={"years": "real"})
+    text = f'[data]\ntable = "table.h5"\n[model]\nfamily = "mixture"\nlinks = "forest"\nbins = {{years = {cuts}}}\n'
+    (place / "run.toml").write_text(text)
+
+
 @pytest.mark.parametrize(("cuts", "accepted"), [("[2.0, 6.0]", False), ("[2.25]", False), ("[1.5, 6.5]", True)])
 def test_a_cut_does_not_split_a_recorded_value(tmp_path, cuts, accepted):
     """A recorded 2 stands for all numbers from 1.5 to 2.5."""
-    rows = "".join(f"{chr(97 + i % 3)},{i % 9 + i % 5}\n" for i in range(60))
-    (tmp_path / "table.csv").write_text("kind,years\n" + rows)
-    import_table(tmp_path / "table.csv", tmp_path / "table.h5", kinds={"years": "real"})
-    text = f'[data]\ntable = "table.h5"\n[model]\nfamily = "mixture"\nlinks = "forest"\nbins = {{years = {cuts}}}\n'
-    (tmp_path / "run.toml").write_text(text)
+    whole_years(tmp_path, cuts)
     done = mpibayes(tmp_path, "check", "run.toml")
     assert done.returncode == (0 if accepted else 2), done.stderr
     assert ("in steps of 1: give 1.5 or 2.5, not 2" in done.stderr) is not accepted, done.stderr
+
+
+def test_a_run_that_has_begun_keeps_its_cuts(tmp_path, monkeypatch):
+    """Rules that came later do not apply to it: it continues, and takes rows in."""
+    whole_years(tmp_path, "[2.25]")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(rules, "_check_between", lambda *_: None)
+        assert run(tmp_path, "old", "--set", "run.cycles=2").returncode == 0
+    assert run(tmp_path, "old", "--set", "run.cycles=3").returncode == 0
+    (tmp_path / "later.csv").write_text("kind,years\n" + "a,3\nb,4\n" * 9)
+    append_rows(tmp_path / "later.csv", tmp_path / "table.h5")
+    assert run(tmp_path, "old", "--set", "run.cycles=3", "--grow").returncode == 0
+    assert read_resolved(tmp_path / "old")["model"]["bins"] == {"years": [2.25]}
+    (tmp_path / "july.csv").write_text("kind,years\n" + "c,2\nb,4\n" * 9)
+    monkeypatch.chdir(tmp_path)
+    assert mb.fit("july.csv", run="old", ranks=1, progress=False).directory.name == "old"
+    new = run(tmp_path, "new")
+    assert new.returncode == 2 and "give 1.5 or 2.5, not 2.25" in new.stderr, new.stderr
+
+
+def test_cuts_are_on_the_borders_of_recorded_values():
+    """A few values are between the steps; a cut half a step above one would split the rows of the step above it."""
+    column = Column("x", "real", "reals", 0, resolution=1.0)
+    assert cuts_of(column, np.array([1.0, 2.0, 2.3, 3.0, 5.0, 5.0]), 6) == (1.5, 2.5, 3.5)
+    assert cuts_of(column, np.array([1.0, 2.0, 2.3, 2.7]), 4) == (1.5, 2.5)
+    assert cuts_of(column, np.array([2.7, 2.9]), 2) == ()
 
 
 @pytest.mark.parametrize("n_levels", [254, 255, 256, 65_535])

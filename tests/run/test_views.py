@@ -156,7 +156,7 @@ def test_a_run_stopped_in_its_search_goes_on_with_the_next_one_and_has_the_same_
     in_process(config, folder)
     status = read_status(folder)
     assert status["state"] == "stopped" and "; 1 finished search kept; run" in status["message"]
-    with pytest.raises(ConfigError, match=r"was stopped in its initial search \(1 finished search kept\)"):
+    with pytest.raises(ConfigError, match=r"was stopped before a chain was first saved \(1 finished search kept\)"):
         report(folder)
     in_process(config, folder)
     assert numbers == [0, 1, 1] and not (folder / FOLDER).exists()

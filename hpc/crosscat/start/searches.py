@@ -63,11 +63,11 @@ class Choice:
     gain: float | None = None
 
 
-def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None = None) -> str:
+def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None = None, goal: str = "views") -> str:
     """Describe searches about to begin, each on at most `most` of the training rows that do not judge. judges: their
-    number, if they are new rows."""
+    number, if they are new rows. goal: what is looked for."""
     rows = rows_of_search(n_rows, most, n_judges(n_rows, n_searches) if judges is None else judges)
-    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
+    return f"searches for {goal}: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def kept_in_words(n_searches: int, finished: Finished | None) -> str:

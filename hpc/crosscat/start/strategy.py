@@ -228,13 +228,14 @@ def start_in_words(config: Config, n_rows: int, n_columns: int, number: int = 0)
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
     views = ""
     if config.of(Model).has_views and how != "labels":
-        views = f"{views_in_words(config, n_rows)}; in each view "
+        views = f"{views_in_words(config, n_rows, n_columns)}; in each view "
     return f'strategy = "{config.of(Sampler).strategy}": {views}{rows} {clusters}; split and merge moves {moves}'
 
 
-def views_in_words(config: Config, n_rows: int) -> str:
+def views_in_words(config: Config, n_rows: int, n_columns: int) -> str:
     """Describe the initial views."""
-    sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config, n_rows)
+    sample, n = pilot_rows(config, n_rows), searches(config, n_rows)
+    n_views = min(views_at_first(config), n_columns)
     if not sample:
         return counted(n_views, "random view")
     by = "a search" if n == 1 else f"the best of {n} searches"

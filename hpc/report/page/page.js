@@ -24,7 +24,7 @@ function number(x) {
   if (x === null || x === undefined) return "-";
   const size = Math.abs(x);
   if (x === 0) return "0";
-  if (size >= 1e7 && size < 1e9) return `${Number((x / 1e6).toPrecision(3))} million`;
+  if (size >= 1e7 && size < 9.995e8) return `${Number((x / 1e6).toPrecision(3))} million`;
   if (size < 5e-4 || size >= 1e7) return x.toPrecision(3).replace("e+", "e");
   return grouped(x, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 1 - Math.floor(Math.log10(size)));
 }
