@@ -157,7 +157,9 @@ def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tm
 def test_held_out_rows_have_a_score_before_it_is_averaged(run_dir):
     p = summarise(Posterior([run_dir]))
     averaged, single = f"{p.heldout_averaged:.3f}", f"{p.scalars['heldout_lpd'].mean:.3f}"
-    assert any(line.startswith(f"Held-out rows score {averaged} nats a row (higher is better): ") for line in verdict(p).found)
+    assert any(
+        line.startswith(f"Held-out rows score {averaged} nats a row (higher is better): ") for line in verdict(p).found
+    )
     p.heldout_averaged = None
     assert f"Held-out rows score {single} nats a row in each draw, on average." in verdict(p).found
 
