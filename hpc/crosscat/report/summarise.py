@@ -214,12 +214,12 @@ def _warn(posterior: RunSummary) -> None:
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
-            f"{', '.join(c.name for c in climbing)}: the log joint still climbs, {climbed(climbing)}: too "
+            f"the log joint of {', '.join(c.name for c in climbing)} still climbs, {climbed(climbing)}: too "
             "short to be summarised; raise run.cycles"
         )
     if late:
         posterior.warnings.append(
-            f"{', '.join(c.name for c in late)}: the log joint kept rising after burn-in, up to cycle "
+            f"the log joint of {', '.join(c.name for c in late)} kept rising after burn-in, up to cycle "
             f"{max(c.reached for c in late):,}: leave out more (--burn-in), or raise run.cycles"
         )
     tried, accepted = agreement.moves_in(summaries, "kept")
