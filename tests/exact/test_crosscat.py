@@ -120,7 +120,9 @@ def verdict_on_prior(comm, n_shards, n_replicates, cycles, default_seed, looks=1
     names = [f"c{i}" for i in range(N_COLUMNS)]
     columns, rows = table_from_arrays([(name, "real", np.arange(1.0 * N_ROWS), None) for name in names])
     process = {name: list(grid) for name, grid in PRIOR.items()}
-    settings = Settings(seed=seed(default_seed), shards=n_shards, likelihood=False, split_merge=1, **process)
+    settings = Settings(
+        seed=seed(default_seed), shards=n_shards, likelihood=False, split_merge=1, column_moves=4, **process
+    )
     mixture = Mixture(comm, columns, lambda a, b: rows.take(np.arange(a, b)), N_ROWS, settings)
     generator = np.random.default_rng(seed(default_seed) + 1)
 

@@ -101,7 +101,7 @@ def geweke(
     start = draw(np.zeros(N, int), start, g)
     settings = Settings(
         seed=seed(default_seed), shards=n_shards, concentration=list(ALPHAS), discount=list(DISCOUNTS), opening=opening,
-        priors=PRIORS,
+        priors=PRIORS, split_merge=4,
     )  # fmt: skip
     mixture = Mixture(serial(), start[0], lambda a, b: start[1].take(np.arange(a, b)), N, settings)
 

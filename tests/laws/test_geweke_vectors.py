@@ -75,7 +75,12 @@ def geweke(n_shards, n_replicates, steps, default_seed, looks=1):
     columns, rows = table(*draw_table(np.zeros(N, int), (0.2, 6.0, 0.2), np.ones(2), g))
     carve = Carve(columns, BLOCKS)
     settings = Settings(
-        seed=seed(default_seed), shards=n_shards, concentration=list(ALPHAS), priors=PRIORS, blocks=BLOCKS
+        seed=seed(default_seed),
+        shards=n_shards,
+        concentration=list(ALPHAS),
+        priors=PRIORS,
+        blocks=BLOCKS,
+        split_merge=4,
     )
     carved = carve(rows)
     made = Mixture(serial(), in_blocks(columns, BLOCKS), lambda a, b: carved.take(slice(a, b)), N, settings)
