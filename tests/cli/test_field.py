@@ -80,7 +80,15 @@ def groups(data, folder):
     """The cluster of each row, in a chain of 100 cycles."""
     settings = {"cycles": 100, "chains": 1, "heldout": 0, "until_settled": False, "config": {"output.labels": 1}}
     run = mb.fit(data, folder / "run", **settings, seed=1, progress=False)
-    return run, np.asarray(run.clusters().frame["cluster"])
+    return run, np.asarray(of_first_view(run.clusters().frame, "cluster"))
+
+
+def of_first_view(frame, name):
+    """Column of the only view, or of the first, which has the most columns: one may be alone in a view of its own."""
+    try:
+        return frame[name]
+    except KeyError:
+        return frame[f"{name}_1"]
 
 
 def truth(name):
@@ -99,7 +107,7 @@ def test_the_groups_are_those_that_were_planted(tmp_path, name, index):
     """
     run, result = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
     assert np.count_nonzero(np.bincount(result) > 10) == 2
-    assert adjusted_rand_score(truth(name), run.clusters(groups=2).frame["group"]) >= index
+    assert adjusted_rand_score(truth(name), of_first_view(run.clusters(groups=2).frame, "group")) >= index
 
 
 @pytest.mark.thorough
