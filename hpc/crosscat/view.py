@@ -42,7 +42,7 @@ class Settings:
     """Settings of a chain, apart from the data."""
 
     seed: int = 0
-    shards: cut.Given = None  # None: the default for the number of rows
+    shards: cut.Setting = None  # None: the default for the number of rows
     concentration: object = "learn"  # for `PitmanYor.of`: a number, a list (grid), "learn" or a dictionary
     discount: object = 0.0  # a number, a list (grid) or "learn"
     sweeps_per_cycle: int = 1

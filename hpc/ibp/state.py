@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpibayes.hpc.parallel.shards import Given
+from mpibayes.hpc.parallel.shards import Setting
 
 WORD = 64  # features per word of a row's bits
 
@@ -33,7 +33,7 @@ class Settings:
     """Settings of the chain's law, besides the data. A number fixes a hyperparameter; a prior lets it be learned."""
 
     seed: int = 0
-    shards: Given = None
+    shards: Setting = None
     alpha: float | Gamma = field(default_factory=lambda: Gamma(1.0, 1.0))  # mass
     c: float | Sequence[float] = 1.0  # concentration: a number, or a grid of equal weights
     noise_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))  # prior of the variance

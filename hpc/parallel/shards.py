@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LONGEST = 1.25  # times the mean: a longer shard makes others wait, and after a growth all are cut anew
-Given = int | str | tuple[int, ...] | None  # number of shards, "auto", or after a growth their sizes
+Setting = int | str | tuple[int, ...] | None  # number of shards, "auto", or after a growth their sizes
 
 
 def default_count(n_rows: int) -> int:
@@ -24,7 +24,7 @@ def default_count(n_rows: int) -> int:
     return max(4, round(n_rows / 50_000))
 
 
-def count(given: Given, n_rows: int, default: Callable[[int], int] = default_count) -> int:
+def count(given: Setting, n_rows: int, default: Callable[[int], int] = default_count) -> int:
     """Return the number of shards of n_rows rows: `given`, or `default` if that is "auto" or None; at most one per
     row."""
     if isinstance(given, tuple):
@@ -37,7 +37,7 @@ def bounds(n_rows: int, n_shards: int) -> np.ndarray:
     return np.arange(n_shards + 1, dtype=np.int64) * n_rows // n_shards
 
 
-def starts(given: Given, n_rows: int) -> np.ndarray:
+def starts(given: Setting, n_rows: int) -> np.ndarray:
     """First row of each shard of a run, and the end, (n_shards + 1,) int64."""
     if isinstance(given, tuple):
         return np.cumsum((0, *given), dtype=np.int64)

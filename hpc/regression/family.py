@@ -128,7 +128,7 @@ class Family:
         if fresh or on_root(self.comm, lambda: run_directory.lacks_checkpoint(places)):
             self.choice()
 
-    def problem_of(self, given: shards.Given) -> Problem:
+    def problem_of(self, given: shards.Setting) -> Problem:
         """Rows and prior of the regression, with a first guess for scales still to be chosen. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(

@@ -32,7 +32,7 @@ class Problem:
         likelihood: str,
         x_of: Callable[[int, int], tuple[np.ndarray, np.ndarray]],
         n_rows: int,
-        given: shards.Given,
+        given: shards.Setting,
         *,
         n_predictors: int | None = None,
         n_classes: int = 1,

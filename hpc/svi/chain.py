@@ -36,7 +36,7 @@ class Settings:
     """
 
     seed: int = 0
-    shards: cut.Given = None
+    shards: cut.Setting = None
     batch: Schedule | None = None
     rate: Schedule = WHOLE_STEP
     noise: Noise = NO_NOISE
