@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed, by_level, by_pattern]
 BESIDE_OUTCOME = [guided, informed, by_level]  # not by_pattern: rows of one pattern have different outcomes
+LONG = [informed]  # kinds that are half of a round, and find no better views on samples of a few thousand rows
 OFTEN, EVERY = 100, 4  # first cycles, with frequent rounds while the partition takes shape; later cycles between rounds
 SMALL = 500_000  # most cells of a table where a round costs several sweeps
 SELDOM, SELDOM_FOR_VIEWS = 8, 64  # later cycles between rounds on such a table
@@ -42,7 +43,8 @@ def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
     return due(every, cycle, n_cells)
 
 
-def run(ledger: Ledger) -> None:
-    """Run one round of moves. Collective."""
+def run(ledger: Ledger, search: bool = False) -> None:
+    """Run one round of moves, in a search for views without those that take long. Collective."""
     for moves in KINDS if ledger.outcome is None else BESIDE_OUTCOME:
-        moves(ledger)
+        if not search or moves not in LONG:
+            moves(ledger)
