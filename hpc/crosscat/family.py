@@ -65,6 +65,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         links=model.parents if model.likelihood else "none",
         link_base=model.link_base,
         link_moves=None if sampler.link_moves == "auto" else sampler.link_moves,
+        search="done" if model.has_views and strategy.pilot_rows(config, n_rows) else "none",
     )
 
 

@@ -64,6 +64,7 @@ class Settings:
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
     link_base: str = "uniform"  # "learned": a base in each context of a parent, see links/base.py
     contexts: Mapping[str, np.ndarray] | None = None  # of possible parents; None: from counts
+    search: str = "none"  # for views: "running", "done" before the start, or "none"
 
     @property
     def learns_links(self) -> bool:
@@ -177,7 +178,7 @@ class View:
         """Run a round of moves; return its tally, and True if the partition changed. outcome: see `Ledger`.
         Collective."""
         ledger = Ledger(self, cycle, outcome)
-        moves.run(ledger)
+        moves.run(ledger, quick=self.settings.search == "running")
         self.n_labels = ledger.n_labels
         return ledger.tally, ledger.changed
 

@@ -12,14 +12,20 @@ from mpibayes.io.table import table_from_arrays
 LAST = 400
 
 
-def cycles(n_cells, every=None):
-    return [cycle for cycle in range(1, LAST) if due_for_views(every, cycle, n_cells)]
+def cycles(n_cells, every=None, searched=False):
+    return [cycle for cycle in range(1, LAST) if due_for_views(every, cycle, n_cells, searched)]
 
 
 def test_moves_of_views_are_rarer_on_small_tables_once_rows_have_settled():
     first = list(range(1, OFTEN + 1))
     assert cycles(SMALL) == first + [c for c in range(OFTEN + 1, LAST) if c % SELDOM_FOR_VIEWS == 0]
     assert cycles(SMALL + 1) == first + [c for c in range(OFTEN + 1, LAST) if c % EVERY == 0]
+
+
+def test_moves_of_views_are_rarer_there_from_the_start_after_a_search():
+    rare = [c for c in range(OFTEN + 1, LAST) if c % SELDOM_FOR_VIEWS == 0]
+    assert cycles(SMALL, searched=True) == list(range(SELDOM, OFTEN + 1, SELDOM)) + rare
+    assert cycles(SMALL + 1, searched=True) == cycles(SMALL + 1)
 
 
 def test_moves_of_rows_are_rarer_there_too_but_less_so():

@@ -45,7 +45,7 @@ def move(chain: Mixture) -> dict[str, int]:
             regroup(chain, *result)
             host.rate(chain)
     accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
-    if not moves.due_for_views(every, chain.cycles, chain.n_cells):
+    if not moves.due_for_views(every, chain.cycles, chain.n_cells, chain.settings.search == "done"):
         tried = 0
     for number in range(tried):
         try:

@@ -125,12 +125,15 @@ class LineGaps:
                 context = {c: _context(coding, rows, c, at) for c in of_lines}
                 present = {c: [a[context[c], z[at]] for a in line] for c, line in of_lines.items()}
                 proposed = of_others.labels(rows.take(at), z[at], number + int(at[0]))
-                other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
-                ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
-                u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
-                moves = (proposed != z[at]) & (np.log(u + TINY) < ratio) & (fixed[z[at]] > 0) & (fixed[proposed] > 0)
+                moves = (proposed != z[at]) & (fixed[z[at]] > 0) & (fixed[proposed] > 0)
+                now = present
+                if moves.any():
+                    other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
+                    ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
+                    u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
+                    moves &= np.log(u + TINY) < ratio
+                    now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
                 labels[at] = np.where(moves, proposed, z[at])
-                now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
                 noise = {c: self._noise(coding, c, key, number + at) for c in lacks}
                 for c, y in cells.drawn(now, noise).items():
                     _put(coding, rows, c, at[lacks[c]], y[lacks[c]])

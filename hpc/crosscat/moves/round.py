@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed, by_level, by_pattern]
 BESIDE_OUTCOME = [guided, informed, by_level]  # not by_pattern: rows of one pattern have different outcomes
+LONG = [informed]  # half of a round; searches for views find no better ones with it
 OFTEN, EVERY = 100, 4  # first cycles, with frequent rounds while the partition takes shape; later cycles between rounds
 SMALL = 500_000  # most cells of a table where a round costs several sweeps
 SELDOM, SELDOM_FOR_VIEWS = 8, 64  # later cycles between rounds on such a table
@@ -34,15 +35,16 @@ def due(every: int | None, cycle: int, n_cells: int, view: int = 0, n_views: int
     return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0
 
 
-def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
+def due_for_views(every: int | None, cycle: int, n_cells: int, searched: bool = False) -> bool:
     """True if this cycle ends with splits and merges of views; as in `due`, but rarer on a small table after OFTEN, as
-    few are accepted then."""
-    if every is None and n_cells <= SMALL and cycle > OFTEN:
-        every = SELDOM_FOR_VIEWS
+    few are accepted then, and before, if the views at the start were searched for."""
+    if every is None and n_cells <= SMALL:
+        every = SELDOM_FOR_VIEWS if cycle > OFTEN else SELDOM if searched else None
     return due(every, cycle, n_cells)
 
 
-def run(ledger: Ledger) -> None:
-    """Run one round of moves. Collective."""
+def run(ledger: Ledger, quick: bool = False) -> None:
+    """Run one round of moves, a quick one without the kinds that take long. Collective."""
     for moves in KINDS if ledger.outcome is None else BESIDE_OUTCOME:
-        moves(ledger)
+        if not quick or moves not in LONG:
+            moves(ledger)
