@@ -19,7 +19,8 @@ from mpibayes.text import visible
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
 
-    Without --ranks the prediction is for the ranks that `mpibayes run` starts itself on this machine.
+    Without --ranks the prediction is for the ranks that `mpibayes run` starts itself on this machine. CONFIG may be a
+    run's config.resolved.toml: shards are then those that appends to its table have made.
 
     The output also describes how a chain starts, the cycle in which annealing ends, the first cycle whose draws count,
     and the time per cycle and efficiency for several numbers of ranks.

@@ -68,7 +68,7 @@ def in_columns(columns: Sequence[tuple[str, float, float]], of_old: str):
     axes.axvline(0.0, color=FAINT, linewidth=1.0)
     axes.set_yticks(range(len(columns)), [cut(visible(name), 40) for name, *_ in columns])
     axes.invert_yaxis()
-    axes.set_title("Columns in which the appended rows surprise the earlier run")
+    axes.set_title("Columns in which the appended rows surprise the earlier run more, or less")
     axes.set_xlabel(f"nats a cell, given the rest of its row, beyond those of the {of_old} before; lines: two errors")
     axes.grid(axis="y", visible=False)
     return figure

@@ -218,14 +218,18 @@ def _of_parts(s: Since) -> Any:
 
 
 def _of_cells(s: Since) -> list[Any]:
-    if not s.in_columns:
-        return []
-    table = plain_table("columns that surprise", "before", "new rows", "more", "error")
-    for c in s.in_columns[:SHOWN]:
-        table.add_row(c.name, f"{c.before:.2f}", f"{c.now:.2f}", f"{c.more:+.2f}", f"{c.error:.2f}")
-    left = len(s.in_columns) - SHOWN
+    more = [c for c in s.in_columns if c.more > 0.0]
+    less = [c for c in reversed(s.in_columns) if c.more <= 0.0]
+    return [_of_some_cells(s, columns, word) for columns, word in ((more, "more"), (less, "less")) if columns]
+
+
+def _of_some_cells(s: Since, columns: Sequence[InColumn], word: str) -> Any:
+    table = plain_table(f"columns that surprise {word}", "before", "new rows", word, "error")
+    for c in columns[:SHOWN]:
+        table.add_row(c.name, f"{c.before:.2f}", f"{c.now:.2f}", f"{abs(c.more):.2f}", f"{c.error:.2f}")
+    left = len(columns) - SHOWN
     words = f"surprise of a cell given the rest of its row, nats; before: of {s.of_old}"
-    return [captioned(table, words + f"; {left:,} more columns" * (left > 0))]
+    return captioned(table, words + f"; {left:,} more columns" * (left > 0))
 
 
 def _of_columns(s: Since) -> list[Any]:
@@ -261,7 +265,9 @@ def add(made: Document, s: Since) -> None:
     figures = [Figure("since.png", picture, label)]
     if s.in_columns:
         bars = in_columns([(c.name, c.more, c.error) for c in s.in_columns[:SHOWN]], s.of_old)
-        figures.append(Figure("since-columns.png", bars, "Columns in which the new rows surprise the run before"))
+        figures.append(
+            Figure("since-columns.png", bars, "Columns in which the new rows surprise the run before more, or less")
+        )
     made.add(Section("since", TITLE, words(s)), [made.sections[0].name], *figures)
     made.verdict = replace(made.verdict, found=[*made.verdict.found, headline(s)])
     made.numbers["since"] = document(s)

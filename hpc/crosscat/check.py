@@ -39,7 +39,16 @@ from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined, about_ranks, about_table
+from mpibayes.hpc.run.examine import (
+    MIB,
+    MPI_BYTES,
+    PROCESS_BYTES,
+    WORK_BYTES,
+    Examined,
+    about_ranks,
+    about_table,
+    shards_in_words,
+)
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.kernels.mixture.pruning import N_BINS
@@ -69,7 +78,7 @@ NOT_IN_A_SAMPLE = "labels", "moves", "columns", "gathered", "draws", "bounds"  #
 def memory_per_rank(
     columns: Sequence[Column],
     n_train: int,
-    n_shards: int,
+    given: shards.Setting,
     n_ranks: int,
     n_clusters: int,
     kept_draws: int = 0,
@@ -88,9 +97,10 @@ def memory_per_rank(
     outcome: Law | None = None,
     outcome_bounds: bool = False,
 ) -> dict[str, int]:
-    """Forecast resident bytes at the peak of the busiest rank, which is root, by part.
+    """Forecast resident bytes at the peak of root, by part, with the rows of the busiest rank.
 
-    columns: columns in use. n_train: training rows. heldout_rows: rows to score, of the table or of a file.
+    columns: columns in use. n_train: training rows. given: shards, by their number or their sizes.
+    heldout_rows: rows to score, of the table or of a file.
     growing: the chain starts from a subsample. joint: number of columns of each block. n_clusters: per view.
     has_views: there may be several views; `n_views` are expected, found first on `pilot_rows`.
     cluster_rows: rows of the sample in which clusters are looked for first.
@@ -126,9 +136,8 @@ def memory_per_rank(
     """
     widths = {b: sum(1 if c.levels else c.contexts for c in columns if c.block == b) for b in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
-    cut = shards.bounds(n_train, n_shards)
-    mine = shards.of_rank(n_shards, n_ranks, 0)
-    rows = int(cut[mine.stop] - cut[mine.start])
+    rows, shard = shards.busiest(given, n_train, n_ranks)
+    mine = shards.of_rank(shards.count(given, n_train), n_ranks, 0)
     levels = sum(c.blank + 1 for c in columns if c.levels)
     numeric = widths["reals"] + widths["tallies"]
     entries = sum(d + d * (d + 1) // 2 for d in joint)
@@ -138,10 +147,10 @@ def memory_per_rank(
     parts = {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
-        "labels": 4 * n_views * rows + 4 * -(-n_train // n_shards),
-        "subsample": 16 * -(-n_train // n_shards) if growing else 0,
+        "labels": 4 * n_views * rows + 4 * shard,
+        "subsample": 16 * shard if growing else 0,
         "moves": launches(rows) if moves else 0,
-        "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
+        "columns": _columns_bytes(rows, row, shard, n_train, n_clusters, levels) if has_views else 0,
         "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
@@ -153,8 +162,8 @@ def memory_per_rank(
         + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0)
         + 25 * holes
         + (6 * 8 * AT_ONCE_IN_LINES if holes else 0),
-        "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries) if not outcome else 0,
-        "outcome": outcome_bytes(outcome, rows, -(-n_train // n_shards), -(-heldout_rows // n_ranks), outcome_bounds),
+        "bounds": _bounds_bytes(rows, shard, padded, levels, numeric, entries) if not outcome else 0,
+        "outcome": outcome_bytes(outcome, rows, shard, -(-heldout_rows // n_ranks), outcome_bounds),
     }
     sample = 3 * cluster_rows * row + (launches(cluster_rows) if moves else 0) if cluster_rows else 0
     return parts | {"sample": max(0, sample - sum(parts[name] for name in NOT_IN_A_SAMPLE))}
@@ -262,7 +271,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     holes = sum(c.n_missing for c in lacking(columns))
     of_outcome = outcome_of(examined)
     return memory_per_rank(
-        columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
+        columns, data.n_rows, examined.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=gaps, holes=holes,
         outcome=law_of(of_outcome), outcome_bounds=has_bounds(of_outcome),
     )  # fmt: skip
@@ -286,7 +295,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
     yield from about_table(config, table, data, n_heldout)
-    yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.of(Sampler).opening}"
+    yield "shards", f"{shards_in_words(examined)}; opening = {config.of(Sampler).opening}"
     yield from about_ranks(schedule, n_shards)
     if n_shards > 16:
         yield "", "K mixes more slowly with more shards, about in proportion: use as few as the ranks need"
@@ -314,7 +323,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
-        data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
+        data.columns, data.n_rows, examined.shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once, cluster_rows=of_clusters, outcome=law_of(outcome),
@@ -326,7 +335,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
 
-    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config, data), timing)
+    speed = Speed.of(data.columns, data.n_rows, examined.shards, _cycles_per_round(config, data), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpibayes.hpc.crosscat.cost_constants import SECONDS
+from mpibayes.hpc.parallel.shards import busiest
 
 LANES = 16  # clusters worked on together
 NEAR_BYTES = 1 << 20  # look-ups cost more in a table of log probabilities larger than the second-level cache
@@ -65,6 +66,7 @@ class Problem:
     moved: float = 0.1  # share of rows that change cluster in a cycle
     moves_every: int = 4  # cycles between rounds of split and merge moves; 0: no moves
     coefficients: Coefficients | None = None
+    sizes: tuple[int, ...] = ()  # of the shards; (): all of one length
 
     @property
     def lanes(self) -> int:
@@ -292,6 +294,8 @@ def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Desi
     p, working = problem, min(ranks, problem.shards)
     shards = -(-p.shards // working)
     rows, shard = p.rows * shards / p.shards, p.rows / p.shards
+    if p.sizes:
+        rows, _ = busiest(p.sizes, p.rows, working)
     seconds = {}
     for phase in COMPUTE:
         seconds[phase] = compute_seconds(phase, p, rows, shards, design)

@@ -1,6 +1,7 @@
 """Representative kept draws: one for the views, as a partition of the columns, and one for the rows of each view.
 
-The representative views are those of one draw. In another draw, a representative view is matched with the view that has
+All of them are draws of the best chain (`best_chain.py`), since chains may have found different views or clusters. The
+representative views are those of one draw. In another draw, a representative view is matched with the view that has
 most of its columns.
 
 The loss is the variation of information, VI(a, b) = 2 H(a, b) - H(a) - H(b). Alone it fails for draws with small
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.best_chain import best_of
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.of_columns import OfColumns
 from mpibayes.hpc.crosscat.partitions import by_size, nearest, typical, variations
@@ -43,14 +45,14 @@ class Compared:
 
 @dataclass
 class Representative:
-    """The representative draw of a view: labels (N,) numbered by size, and its expected loss."""
+    """The representative draw of a view: labels (N,) numbered by size, and its expected loss. chain: the best one."""
 
     of: OfColumns
     chain: int
     cycle: int
     labels: np.ndarray
     sizes: np.ndarray  # (R,) descending
-    loss: float  # expected variation of information, nats, to the other draws
+    loss: float  # expected variation of information, nats, to the chain's other draws
     hyper: Any
     compared: Compared
     among: tuple[int, int] | None = None  # typical numbers of clusters, if these excluded a draw with less loss
@@ -62,14 +64,15 @@ class Representative:
 
     @property
     def losses(self) -> np.ndarray:
-        """Expected loss of each compared draw, (D',)."""
-        return self.compared.distances.mean(axis=1)
+        """Expected loss of each compared draw of the chain."""
+        own = self.compared.chain == self.chain
+        return self.compared.distances[np.ix_(own, own)].mean(axis=1)
 
 
 @dataclass
 class Representatives:
-    """views: most columns first. chain, cycle: of the draw that has these views. loss: as for a view, but between
-    partitions of the columns. compared: partitions of the columns; None for a mixture, which has one view."""
+    """views: most columns first. chain: the best one. cycle: of the draw that has these views. loss: as for a view, but
+    between partitions of the columns. compared: partitions of the columns; None for a mixture, which has one view."""
 
     views: list[Representative]
     chain: int
@@ -78,20 +81,28 @@ class Representatives:
     compared: Compared | None
     among: tuple[int, int] | None = None  # the same, for numbers of views
 
+    @property
+    def n_own(self) -> int:
+        """Number of compared draws of the chain."""
+        return int(np.count_nonzero(self.compared.chain == self.chain))
+
 
 def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representatives:
-    """Return the representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one
-    with the least expected variation of information to all, among those with a typical number of clusters.
+    """Return the representative draws of a run: of the best chain's draws, among at most COMPARED kept draws evenly
+    spaced in each chain, the one with the least expected variation of information to the others, among those with a
+    typical number of clusters.
 
     There is one for the columns, and one for the rows of each view, among the draws that have this view if they are
-    FEWEST or more: chains may have different views. Ties go to the earlier draw. Traces must have been read."""
+    FEWEST or more. Ties go to the earlier draw. Traces must have been read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
     compared = [pair for of_chain in by_chain for pair in evenly(of_chain, share)]
+    chain = best_of(run.chains, {i for i, _ in compared})
+    of_chain = np.array([i == chain for i, _ in compared])
     columns = _columns(run, compared) if run.several else None
     best, among = 0, None
     if columns is not None:
-        best, among = _chosen(columns, _counts(columns.labels), _printed(run, "n_views"))
+        best, among = _chosen(columns, _counts(columns.labels), _printed(run, "n_views"), np.flatnonzero(of_chain))
     chosen = [run.whole] if columns is None else _in_order(run, columns.labels[best])
     rows = _rows(run.n_rows)
     labels: list[list[np.ndarray]] = [[] for _ in chosen]
@@ -105,12 +116,19 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
             has.append(view.is_view(draw))
     printed = None if run.several else _printed(run, "n_clusters")
     views = [
-        _of_view(view, compared, of_view, np.array(n), printed, np.flatnonzero(has) if sum(has) >= FEWEST else None)
+        _of_view(view, compared, of_view, np.array(n), printed, _own(of_chain, np.array(has)))
         for view, of_view, n, has in zip(chosen, labels, counts, own)
     ]
     if columns is None:
-        return Representatives(views, views[0].chain, views[0].cycle, 0.0, None)
-    return Representatives(views, *compared[best], float(columns.distances[best].mean()), columns, among)
+        return Representatives(views, chain, views[0].cycle, 0.0, None)
+    return Representatives(views, *compared[best], float(columns.distances[best][of_chain].mean()), columns, among)
+
+
+def _own(of_chain: np.ndarray, has: np.ndarray) -> np.ndarray:
+    """Return the places of the best chain's draws that have a view, or of all its draws if these are fewer than
+    FEWEST."""
+    own = np.flatnonzero(of_chain & has)
+    return own if len(own) >= FEWEST else np.flatnonzero(of_chain)
 
 
 def _printed(run: Posterior, name: str) -> tuple[float, float] | None:
@@ -167,7 +185,7 @@ def _of_view(
     labels: Sequence[np.ndarray],
     counts: np.ndarray,
     interval: tuple[float, float] | None,
-    own: np.ndarray | None,
+    own: np.ndarray,
 ) -> Representative:
     """Choose a view's representative draw. labels: of each `requested` draw, on the compared rows; counts: its number
     of clusters on all rows; interval: of typical counts, by default computed from `counts`; own: see `_chosen`."""
@@ -178,5 +196,5 @@ def _of_view(
     chain, cycle = requested[best]
     ((_, draw),) = mine.states([(chain, cycle)])
     z = by_size(draw.labels)
-    loss = float(compared.distances[best].mean())
+    loss = float(compared.distances[best][compared.chain == chain].mean())
     return Representative(mine, chain, cycle, z, np.bincount(z), loss, draw.hyper, compared, among)

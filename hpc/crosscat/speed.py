@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.cost_model import (
     message_seconds,
     wire_bytes,
 )
+from mpibayes.hpc.parallel.shards import Setting, count
 from mpibayes.io.rows import Column
 
 # Messages between nodes matter little unless the network is far worse; see benchmarks/scaling.md for other networks.
@@ -45,15 +46,18 @@ class Speed:
     moves_factor: float
 
     @classmethod
-    def of(cls, columns: Sequence[Column], n_rows: int, n_shards: int, moves_every: int, timing: Timing) -> Speed:
+    def of(cls, columns: Sequence[Column], n_rows: int, given: Setting, moves_every: int, timing: Timing) -> Speed:
+        """given: shards, by their number or their sizes."""
         levels = [len(c.levels) + 1 for c in columns if c.block.startswith("codes")]
         problem = Problem(
-            n_rows, len(levels), sum(levels), timing.n_clusters, n_shards,
+            n_rows, len(levels), sum(levels), timing.n_clusters, count(given, n_rows),
             reals=sum(c.block == "reals" for c in columns), counts=sum(c.block == "tallies" for c in columns),
             widest=max(levels, default=0), moved=timing.moved, moves_every=moves_every,
-            coefficients=timing.coefficients,
+            coefficients=timing.coefficients, sizes=given if isinstance(given, tuple) else (),
         )  # fmt: skip
-        sample = replace(problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0, coefficients=None)
+        sample = replace(
+            problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0, coefficients=None, sizes=()
+        )
         whole_round = compute_seconds("moves", sample, timing.n_rows, timing.n_shards)
         return cls(
             problem, timing.cycle_s / forecast(sample, 1).total, timing.moves_s / whole_round if whole_round else 0.0

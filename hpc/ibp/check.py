@@ -36,10 +36,11 @@ LEAST_CYCLES = 3
 
 
 def memory_per_rank(
-    n_columns: int, n_train: int, n_shards: int, n_ranks: int, kept_draws: int = 0, heldout_rows: int = 0,
+    n_columns: int, n_train: int, given: shards.Setting, n_ranks: int, kept_draws: int = 0, heldout_rows: int = 0,
     missing: float = 0.0, withheld: float = 0.0,
 ) -> dict[str, int]:  # fmt: skip
-    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
+    """Forecast the resident bytes at the peak of root, with the rows of the busiest rank, by part; the forecast
+    is their sum. given: shards, by their number or their sizes.
 
     process   Python, libraries, and the MPI library if there is one
     rows      of its shards: 4 bytes a column (their number rounded up to 8), 8 for each 64 features, and on the
@@ -55,9 +56,8 @@ def memory_per_rank(
               cell its position and running scores (40), and while one shard's are scored 56 more, and the features of
               its rows (24 each); withheld: share of cells
     """
-    cut = shards.bounds(n_train, n_shards)
-    mine = shards.of_rank(n_shards, n_ranks, 0)
-    rows, shard = int(cut[mine.stop] - cut[mine.start]), -(-n_train // n_shards)
+    rows, shard = shards.busiest(given, n_train, n_ranks)
+    mine = shards.of_rank(shards.count(given, n_train), n_ranks, 0)
     k, width = TYPICAL_FEATURES, padded(n_columns)
     draw = k * -(-n_train // 8) + 8 * k * n_columns
     return {
@@ -81,7 +81,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     share = _missing(examined)
     held = (config.of(Data).heldout_cells or 0.0) * (1.0 - share) if len(cells) else 0.0
     each, n = examined.schedule(ranks).sizes[-1], examined.data.n_rows
-    parts = memory_per_rank(len(cells), n, config.run.shards, each, kept, examined.n_heldout, share, held)
+    parts = memory_per_rank(len(cells), n, examined.shards, each, kept, examined.n_heldout, share, held)
     return with_mpi(parts, ranks, each)
 
 

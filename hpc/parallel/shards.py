@@ -66,6 +66,13 @@ def of_rank(n_shards: int, n_ranks: int, rank: int) -> range:
     return range(-(-rank * n_shards // n_ranks), -(-(rank + 1) * n_shards // n_ranks))
 
 
+def busiest(given: Setting, n_rows: int, n_ranks: int) -> tuple[int, int]:
+    """Return the rows of the rank that holds most, and those of the longest shard."""
+    cut = starts(given, n_rows)
+    mine = (of_rank(len(cut) - 1, n_ranks, rank) for rank in range(n_ranks))
+    return max(int(cut[of.stop] - cut[of.start]) for of in mine), int(np.diff(cut).max())
+
+
 @dataclass
 class Shard:
     """A fixed set of consecutive rows, held by one rank."""

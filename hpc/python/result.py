@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-WIDTH = 118  # of the printed text
+WIDTH = 118  # of the printed text, at most: it fits the terminal
 
 
 class Result:
@@ -98,7 +99,8 @@ class Result:
         from mpibayes.terminal import Console
 
         text = io.StringIO()
-        paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+        width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+        paper = Console(file=text, width=width, color_system=None, force_terminal=False, legacy_windows=False)
         answers.show(self._answer, paper, "; .frame has all of them")
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 

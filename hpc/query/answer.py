@@ -18,6 +18,7 @@ from mpibayes.text import counted, number, visible
 FORMS = (".csv", ".parquet", ".json", ".png")
 SHOWN = 20  # lines on the terminal
 LETTERS = 36  # longest text of a cell on the terminal
+GAP = 2  # between columns
 
 
 @dataclass
@@ -70,27 +71,51 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
     columns = answer.shortly
     n = len(next(iter(columns.values()), ()))
     most = min(n, answer.shown)
-    if n:
-        names = list(columns)
-        table = plain_table(*names, *([""] if answer.bars else []))
-        for i, name in enumerate(names):
-            words = columns[name].dtype == object
-            table.columns[i].justify = "left" if words else "right"
-            table.columns[i].no_wrap = False
-        if answer.bars:
-            table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
-        size = columns.get(answer.bars, answer.columns.get(answer.bars))
-        top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
-        for i in range(most):
-            cells = [cell(columns[name][i]) for name in names]
-            drawn = bool(answer.bars) and top > 0.0 and np.isfinite(size[i])
-            bar = [Text("█" * round(24 * size[i] / top) if drawn else "", "blue")] if answer.bars else []
-            table.add_row(*cells, *bar)
-        console.print(table)
+    for i, names in enumerate(_parts(columns, most, console.width) if n else []):
+        console.print(*[""] * bool(i), _drawn(answer, {name: columns[name] for name in names}, most), sep="\n")
     if n > most:
         console.print(Text(f"and {counted(n - most, 'more line')}{rest}", style="dim"))
     for remark in answer.notes:
         console.print(Text(remark, style="dim"), soft_wrap=True)
+
+
+def _parts(columns: Mapping[str, np.ndarray], most: int, width: int) -> list[list[str]]:
+    """Split numeric columns that do not fit beside one another into parts, each beginning with the first column, such
+    as the number of the row. Texts fold instead."""
+    names = list(columns)
+    if any(of.dtype == object for of in columns.values()):
+        return [names]
+    wide = {name: GAP + max(len(name), *(len(cell(x)) for x in columns[name][:most])) for name in names}
+    parts, room = [names[:1]], width - wide[names[0]]
+    for name in names[1:]:
+        if len(parts[-1]) > 1 and wide[name] > room:
+            parts.append(names[:1])
+            room = width - wide[names[0]]
+        parts[-1].append(name)
+        room -= wide[name]
+    return parts
+
+
+def _drawn(answer: Answer, columns: Mapping[str, np.ndarray], most: int) -> Any:
+    """Return the first lines of these columns as a table."""
+    from mpibayes.terminal import Text
+
+    names = list(columns)
+    table = plain_table(*names, *([""] if answer.bars else []))
+    for i, name in enumerate(names):
+        words = columns[name].dtype == object
+        table.columns[i].justify = "left" if words else "right"
+        table.columns[i].no_wrap = False
+    if answer.bars:
+        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
+    size = columns.get(answer.bars, answer.columns.get(answer.bars))
+    top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
+    for i in range(most):
+        cells = [cell(columns[name][i]) for name in names]
+        drawn = bool(answer.bars) and top > 0.0 and np.isfinite(size[i])
+        bar = [Text("█" * round(24 * size[i] / top) if drawn else "", "blue")] if answer.bars else []
+        table.add_row(*cells, *bar)
+    return table
 
 
 def cell(x: Any) -> str:

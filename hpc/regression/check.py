@@ -27,6 +27,7 @@ from mpibayes.hpc.run.examine import (
     Examined,
     about_ranks,
     about_table,
+    shards_in_words,
     with_mpi,
 )
 from mpibayes.io.inference import MERGED_AT_MOST
@@ -38,8 +39,11 @@ LOOKS = 2e9  # most multiplications of the importance sampling: a few seconds
 LEAST_DRAWS, MOST_DRAWS = 50, 1000
 
 
-def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n_kept: int = 0) -> dict[str, int]:
-    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
+def memory_per_rank(
+    design: Design, n_train: int, given: shards.Setting, n_ranks: int, n_kept: int = 0
+) -> dict[str, int]:
+    """Forecast the resident bytes at the peak of root, with the rows of the busiest rank, by part; the forecast
+    is their sum. given: shards, by their number or their sizes.
 
     process       Python, libraries, and the MPI library if there is one
     rows          of its shards: 4 bytes a predictor (their number rounded up to 8), 8 for the response
@@ -48,16 +52,14 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     coefficients  dense matrices of their products: the posterior's covariance and matrices derived from it
     trace         root, at the end: four times the data merged into trace.h5, which is 64 MiB at most
     """
-    cut = shards.bounds(n_train, n_shards)
-    mine = shards.of_rank(n_shards, n_ranks, 0)
-    rows = int(cut[mine.stop] - cut[mine.start])
+    rows, longest = shards.busiest(given, n_train, n_ranks)
     row = 4 * design.width + 8
     bounds = 8 * design.likelihood(design.n_predictors, design.n_classes).n_bounds
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if n_ranks > 1 else 0) + WORK_BYTES,
         "rows": rows * row,
         "bounds": rows * (bounds + 1),
-        "reading": min(slice_rows(design), -(-n_train // n_shards)) * (8 * (len(design.terms) + 1) + row),
+        "reading": min(slice_rows(design), longest) * (8 * (len(design.terms) + 1) + row),
         "coefficients": 8 * 8 * design.n_parameters**2,
         "trace": 4 * min(8 * (design.n_parameters + 9) * n_kept, MERGED_AT_MOST),
     }
@@ -68,7 +70,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     config = examined.config
     kept = config.run.cycles // config.output.thin
     each = examined.schedule(ranks).sizes[-1]
-    parts = memory_per_rank(examined.family.design, examined.data.n_rows, config.run.shards, each, kept)
+    parts = memory_per_rank(examined.family.design, examined.data.n_rows, examined.shards, each, kept)
     return with_mpi(parts, ranks, each)
 
 
@@ -81,7 +83,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     began = time.perf_counter()
     family.load([], fresh=True)
     yield from about_table(config, examined.table, examined.data, examined.n_heldout)
-    yield "shards", f"{run.shards} of about {examined.data.n_rows // run.shards:,} rows"
+    yield "shards", shards_in_words(examined)
     yield from about_ranks(schedule, run.shards)
     for warning in family.warnings:
         yield "", f"warning: {warning}"

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.report.document import early_look
+from mpibayes.hpc.report.document import Command, early_look
 from mpibayes.hpc.run.identity import RESOLVED
 from mpibayes.text import visible
-
-Command = tuple[str, str]  # what it does, and the command
 
 
 def longer(chains: Sequence[Chain], times: float = 2.0) -> Command:

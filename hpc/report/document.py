@@ -28,6 +28,7 @@ ASKED = (  # questions that a verdict answers, with the field that answers each
     ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
     ("Warnings", "warnings"),
 )  # fmt: skip
+Command = tuple[str, str]  # what it does, and the shell command, on a line of its own wherever it is shown
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Verdict:
     """The opening of a report, in sentences: what was found, whether the chains agree, what to do next, and warnings.
 
     sound: GOOD if no problem was found; DOUBT; or BAD if the chains contradict each other. approximation: caveat of an
-    approximation, "" for draws of the posterior. commands: next steps, each a description and a shell command.
+    approximation, "" for draws of the posterior. commands: next steps; sentences contain none.
     headline: replaces the text of SOUND.
     """
 
@@ -44,7 +45,7 @@ class Verdict:
     next: Sequence[str]
     sound: str = DOUBT
     approximation: str = ""
-    commands: Sequence[tuple[str, str]] = ()
+    commands: Sequence[Command] = ()
     headline: str = ""
     warnings: Sequence[str] = ()
 

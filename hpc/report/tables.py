@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain, begun
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
-from mpibayes.hpc.report.document import GOOD, Facts, Section, Traces, on_paper
+from mpibayes.hpc.report.document import GOOD, Command, Facts, Section, Traces, on_paper
 from mpibayes.hpc.run.status import at_work, read_status
 from mpibayes.hpc.scalar import Scalar, shown
 from mpibayes.hpc.settled import Judgement
@@ -200,7 +201,7 @@ def warnings_in_words(warnings: Sequence[str]) -> Any:
     return text
 
 
-def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
+def commands_in_words(commands: Sequence[Command]) -> list[Any]:
     """Each command after its description, on whole lines whatever the width."""
     from mpibayes.terminal import Text
 
@@ -223,17 +224,15 @@ def warned(warnings: Sequence[str]) -> list[str]:
     return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
-def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
-    """Next steps with a sound result; none with another. best: the only chain to use."""
-    if best is not None:
-        return [
-            f"Use {best.name}, the best chain: mpibayes predict {best.folder} NEW.csv -o OUT.csv scores new rows, "
-            f"mpibayes query {best.folder} answers questions."
-        ]
-    home = run.chains[0].home
-    return (
-        [f"Use the predictions: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
+def use_it(run: Any, sound: str, best: Chain | None = None) -> tuple[list[str], list[Command]]:
+    """Next steps with a sound result, and their commands; none with another. best: the only chain to use."""
+    if best is None and sound != GOOD:
+        return [], []
+    what, where = (
+        ("the predictions", run.chains[0].home) if best is None else (f"{best.name}, the best chain", best.folder)
     )
+    command = shlex.join(["mpibayes", "predict", str(where), "NEW.csv", "-o", "OUT.csv"])
+    return [f"Use {what}."], [("score new rows", command)]
 
 
 def finite(value: Any) -> Any:

@@ -14,13 +14,15 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.schedule import Schedule
+from mpibayes.hpc.parallel.shards import Setting
 from mpibayes.hpc.registry import family_of, scalars_of
-from mpibayes.hpc.run import rounds
+from mpibayes.hpc.run import grown, rounds
+from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
 from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_links
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
-from mpibayes.text import counted
+from mpibayes.text import counted, span
 
 MIB = 1 << 20
 
@@ -39,6 +41,12 @@ class Examined:
     data: Data
     n_heldout: int
     family: Family
+    sizes: tuple[int, ...] | None = None  # of the shards of a run that has grown
+
+    @property
+    def shards(self) -> Setting:
+        """Number of shards, or their sizes in a run that has grown."""
+        return self.sizes or self.config.run.shards
 
     def schedule(self, ranks: int) -> Schedule:
         """Groups of `ranks` ranks, and the chains that each would run."""
@@ -58,9 +66,20 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Examined:
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)
     family.read_files([], fresh=True)
+    sizes = _recorded_sizes(config, table, data)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = continued(config, family.decided(config, data.n_rows))
-    return Examined(config, table, data, n_heldout, family)
+    return Examined(config, table, data, n_heldout, family, sizes)
+
+
+def _recorded_sizes(config: Config, table: Table, data: Data) -> tuple[int, ...] | None:
+    """Return the sizes of the shards of the run whose resolved configuration this is, if it has grown or is about to;
+    None otherwise."""
+    folder = config.path.parent
+    if config.path.name != RESOLVED or not (folder / PROVENANCE).is_file():
+        return None
+    growth = grown.planned(folder, config, table, fresh=False)
+    return grown.with_shards(growth, folder, config, data).shards
 
 
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
@@ -79,6 +98,14 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
         yield "weights", weights
     held = f"{n_heldout:,} held out and scored" if config.data.heldout is not None else "none held out"
     yield "rows", f"{data.n_rows:,} trained on, {held}"
+
+
+def shards_in_words(examined: Examined) -> str:
+    """Describe the number of shards and their length."""
+    n = examined.config.run.shards
+    if examined.sizes is None:
+        return f"{n} of about {examined.data.n_rows // n:,} rows"
+    return f"{len(examined.sizes)} of {span(examined.sizes)} rows, as appends have made them"
 
 
 def about_ranks(schedule: Schedule, n_shards: int) -> Iterator[tuple[str, str]]:

@@ -294,6 +294,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     return owner if isinstance(owner, dict) else {}
 
 
+def owner_of(folder: Path) -> dict[str, Any]:
+    """Return the identity (`this_process`) of the start that holds a directory or died holding it; {} if there is none.
+    Never fails."""
+    try:
+        owner = _read(folder / NAME) or {}
+    except OSError:
+        return {}
+    return {name: owner[name] for name in ("host", "place", "pid", "started", "job", "restarts") if name in owner}
+
+
 def _who(owner: dict[str, Any]) -> str:
     batch = f", job {owner['job']}" if owner.get("job") else ""
     return f"process {owner.get('pid', '?')} on {owner.get('host', 'an unknown host')}{batch}"

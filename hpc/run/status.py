@@ -1,6 +1,6 @@
 """The state of a run in one small file, `status.json`, written by root and read from any node.
 
-Fields: state (searching, running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the
+Fields: state (one of AT_WORK, stopped, finished, failed), family, cycle, cycles, the scalars that the
 family shows (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
 rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (number of growths of its table), the writer's
 host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint,
@@ -20,7 +20,7 @@ from typing import Any
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED, read_provenance, read_resolved
-from mpibayes.hpc.run.lock import lives, place, this_process
+from mpibayes.hpc.run.lock import lives, owner_of, place, this_process
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
@@ -30,7 +30,8 @@ from mpibayes.text import counted, duration
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
 SEARCHING = "searching"  # for a start, as `message` says
-AT_WORK = (SEARCHING, "running", "waiting")  # states of a run whose process exists
+STARTING = "starting"  # to work on more rows, before a status is written
+AT_WORK = (STARTING, SEARCHING, "running", "waiting")  # states of a run whose process exists
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
 TURNS = "no chain has begun yet"
@@ -151,9 +152,9 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
     directories = _directories(Path(run_dir))
     several = directories != [Path(run_dir)]
     rows = []
-    came = _rows_came(Path(run_dir))
+    came, pending = _rows_came(Path(run_dir))
     for directory in directories:
-        if came.get("message") or ((several or came) and not (directory / NAME).exists()):
+        if pending or ((several or came) and not (directory / NAME).exists()):
             status: dict[str, Any] = {"state": "not started", **came}
         elif (directory / RESOLVED).exists() and not (directory / NAME).exists():
             status = {"state": "not started", "message": TURNS}
@@ -180,17 +181,27 @@ def _directories(run_dir: Path) -> list[Path]:
     return directories if len(directories) >= n else [run_dir / f"chain-{i + 1}" for i in range(n)]
 
 
-def _rows_came(run_dir: Path) -> dict[str, Any]:
-    """Fields of a chain without a cycle since its run's last growth; {} without a growth. They have a message if a
-    growth was interrupted or is in progress: the directory's files are then of the earlier rows."""
-    if not (run_dir / PROVENANCE).is_file():
-        return {}
-    record = read_provenance(run_dir)
-    times = len(record.get(GROWN, ()))
-    if PENDING not in record:
-        return {"grown": times} if times else {}
-    words = "a start that adds rows has not finished; run the same command again"
-    return {"grown": times, "message": f"{words}. The run of the rows before is {run_dir / GROWN / str(times)}"}
+def _rows_came(run_dir: Path) -> tuple[dict[str, Any], bool]:
+    """Return the fields of a chain without a status since its run's last growth, {} without a growth; and True if the
+    start that adds the rows has not finished that: the directory's files are then of the earlier rows. That start is at
+    work, or died, if it holds the directory."""
+    record = read_provenance(run_dir) if (run_dir / PROVENANCE).is_file() else {}
+    times, pending = len(record.get(GROWN, ())), PENDING in record
+    if not times:
+        return {}, False
+    fields, words = {"grown": times}, []
+    if owner := owner_of(run_dir):
+        fields |= owner | {"state": STARTING}
+        if liveness(fields)[0] is False:
+            fields["state"] = "died"
+            words.append(f"process {owner.get('pid', '?')} is gone; the same command continues")
+    if pending:
+        again = "" if owner else "; run the same command again"
+        words += [
+            f"a start that adds rows has not finished{again}",
+            f"The run of the rows before is {run_dir / GROWN / str(times)}",
+        ]
+    return fields | {"message": ". ".join(words)}, pending
 
 
 def _show_one(row: dict[str, Any], console: Any) -> None:

@@ -10,9 +10,11 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.cli.check import check
 from mpibayes.hpc.crosscat import check as mixture_check
+from mpibayes.hpc.crosscat.speed import Speed, Timing
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
+from mpibayes.hpc.parallel.shards import busiest
 from mpibayes.hpc.registry import check_of
 from mpibayes.io.table import table_from_arrays, write_table
 
@@ -154,6 +156,22 @@ def test_memory_parts(tmp_path):
     outcome = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 200, heldout_rows=100, outcome=of)
     assert outcome["outcome"] == (500 + 50) * (8 + 4 * 4) + 500 * 16 + 250 * (4 * 2 * 24 + 16)
     assert outcome["bounds"] == parts["outcome"] == 0
+
+
+def test_forecasts_of_a_grown_run_are_of_its_longest_shard(tmp_path):
+    """Shards of recorded sizes, 25 % longer than the mean for the last; the wrong one: as if they were even."""
+    table = make_table(tmp_path / "t.h5", 1000, 3, 2)
+    assert busiest((200, 200, 200, 400), 1000, 4) == (400, 400) and busiest((200, 200, 200, 400), 1000, 2) == (600, 400)
+    assert busiest(4, 1000, 2) == (500, 250) and busiest("auto", 1000, 3) == (1000, 1000)
+    grown, even = (
+        mixture_check.memory_per_rank(table.columns, 1000, given, 4, 16, growing=True)
+        for given in ((230, 230, 230, 310), 4)
+    )
+    assert grown["rows"] == 310 * 27 and even["rows"] == 250 * 27 and grown["subsample"] == 16 * 310
+    timing, n = Timing(20_000, 1, 0.0, 0.01, 0.0, 5, 0.1), 1_000_000
+    sizes = (230_000, 230_000, 230_000, 310_000)
+    seconds = [Speed.of(table.columns, n, given, 4, timing).cycle_s(4) for given in (sizes, 4)]
+    assert 1.1 < seconds[0] / seconds[1] < 1.24, seconds
 
 
 PEAK = """

@@ -1,10 +1,13 @@
 """Reports of runs whose tables had rows that came later: what they say of these."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc.comparison import since
+from mpibayes.hpc.comparison.in_columns import InColumn
 from mpibayes.hpc.comparison.moved import moved_columns, moved_shares, p_value
 from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
@@ -52,7 +55,7 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family):
     done = mpibayes(tmp_path, "report", "a")
     assert done.returncode == 0 and "The last append added 120 rows" in done.stdout, done.stdout + done.stderr
     before = mpibayes(tmp_path, "report", "a/grown/1").stdout  # which no command continues
-    assert "does not continue. Report on all rows: mpibayes report a." in " ".join(before.split()), before
+    assert "does not continue." in before and "To report on all rows:\n  mpibayes report a\n" in before, before
     assert "mpibayes run" not in before
     result = json.loads((tmp_path / "a" / "report" / "summary.json").read_text())["since"]
     june, july = result["parts"]
@@ -71,12 +74,22 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family):
     for words in (
         "Since the last append",
         "july.csv",
-        "columns that surprise",
+        "columns that surprise more",
         "columns that moved",
         "clusters that grew or shrank",
     ):
         assert words in text and words in page
     assert mpibayes(tmp_path, "report", "a/grown/1").returncode == 0
+
+
+def test_columns_that_surprise_less_have_a_table_of_their_own():
+    made = [InColumn("a", 1.0, 3.0, 0.1, 0.0), InColumn("b", 2.0, 1.5, 0.1, 0.0), InColumn("c", 2.0, 1.0, 0.1, 0.0)]
+    more, less = since._of_cells(SimpleNamespace(in_columns=made, of_old="held-out rows"))
+    assert [column.header for column in more.columns][:1] == ["columns that surprise more"]
+    assert [[*column.cells] for column in more.columns][::3] == [["a"], ["2.00"]]
+    assert [[*column.cells] for column in less.columns][::3] == [["c", "b"], ["1.00", "0.50"]]
+    assert less.columns[0].header == "columns that surprise less" and less.columns[3].header == "less"
+    assert len(since._of_cells(SimpleNamespace(in_columns=made[1:], of_old=""))) == 1
 
 
 def test_what_chance_makes_is_no_change():

@@ -460,6 +460,10 @@ def test_a_look_writes_nothing(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "a.h5").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
     assert main(["import", "a.csv", "b.h5", "--keep", "id"]) == 0
     assert capsys.readouterr()[0].splitlines()[1:] == text.splitlines()[1:]  # but for the first line, which names it
+    (tmp_path / "b.csv").write_text("id,constant\n" + "".join(f"{i},x\n" for i in range(60)))
+    for kept in (["--keep", "id,constant"], ["--keep", "id", "--keep", "constant"]):  # as for --ordered
+        assert main(["import", "b.csv", *kept, "--dry-run"]) == 0
+        assert capsys.readouterr()[0].startswith("b.csv: 60 rows, 2 of 2 columns")
     assert main(["import", "a.csv"]) == 2
     assert "look at it with --dry-run" in capsys.readouterr()[1]
     assert main(["import", "--sparse", "a.csv", "--dry-run"]) == 2

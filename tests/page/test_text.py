@@ -21,7 +21,7 @@ from mpibayes.hpc.report.document import (
 )
 from mpibayes.hpc.report.drawing import plot, styled
 from mpibayes.hpc.report.page.page import page
-from mpibayes.hpc.report.text import text_of
+from mpibayes.hpc.report.text import opening, print_parts, text_of
 from mpibayes.terminal import Console
 
 FIELDS = (
@@ -82,6 +82,19 @@ def test_paper_has_the_run_before_the_results():
     text = page(made)
     order = [text.index(f"<p>{word}</p>") for word in ("first", "on the page", "third", "not here", "about it")]
     assert order == sorted(order) and "<p>warning</p>" not in text and 'id="chains"' not in text
+
+
+def test_commands_stand_on_whole_lines():
+    """After the sentences, on a narrow terminal too; on the page each in a block of its own."""
+    command = f"mpibayes export {'a long path/' * 12}run --to clusters --groups 3 -o groups.csv"
+    verdict = Verdict(["Found."], [], ["Use the groups."], commands=[("write the group of each row", command)])
+    made = Document([], verdict, [], {}, subject="")
+    paper = io.StringIO()
+    print_parts(Console(file=paper, width=60), opening(made))
+    printed = paper.getvalue().splitlines()
+    assert printed[-2:] == ["To write the group of each row:", f"  {command}"]
+    assert "What to do next       Use the groups." in map(str.rstrip, printed)
+    assert f"<pre>{command}</pre>" in page(made)
 
 
 @pytest.mark.parametrize("before, place", [(("chains",), 1), (("nowhere", "about"), 2), (("nowhere",), 3), ((), 3)])

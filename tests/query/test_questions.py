@@ -5,11 +5,14 @@ from dataclasses import FrozenInstanceError, fields
 from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli.query import query
+from mpibayes.hpc.python.result import Result
 from mpibayes.hpc.python.run import Run
+from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import RunAt
 from mpibayes.hpc.query.compare import Compare
 from mpibayes.hpc.query.conditions import Said
@@ -56,3 +59,17 @@ def test_mistakes_in_arguments_are_met_before_a_run_is_opened():
 def test_files_that_a_question_reads():
     files = Compare(rows="@mine.txt", against_rows="1,5,7-20").reads
     assert files == [Path("mine.txt"), Path("1,5,7-20")] and Logp(["a=1"]).reads == []
+
+
+@pytest.mark.parametrize("columns, width", [(6, 80), (6, 118), (1, 80)])
+def test_wide_answers_continue_below_with_whole_headings(columns, width, monkeypatch):
+    """The clusters of many views, printed by Python on a terminal of 80 columns, repeat the number of the row."""
+    of = {f"{what}_{v}": np.arange(3.0) / 7 for v in range(1, 1 + columns) for what in ("cluster", "probability")}
+    answer = Answer("Clusters of the rows", {"row": np.arange(1, 4), **of, "held_out": np.zeros(3, bool)})
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, *lines = repr(Result(answer)).splitlines()
+    assert max(map(len, lines)) <= width
+    heads = [line.split() for line in lines if line.startswith("row ")]
+    assert [name for head in heads for name in head[1:]] == [*of, "held_out"]
+    assert [len(line.split()) for line in lines if line.startswith("  1")] == list(map(len, heads))
+    assert (len(heads) > 1) == (columns > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mpibayes.hpc import cli
 from mpibayes.hpc.run import signals
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.conftest import FOR_RANKS, launch
+from tests.ranks import on_ranks, run_of_cycles
 
 CONFIG = """
 [data]
@@ -113,21 +115,29 @@ def command(ranks: int, *words, program=("-m", "mpibayes")) -> list:
 
 def in_process(place: Path, *words) -> subprocess.CompletedProcess:
     """Run `mpibayes words...` in this process, which saves start-up time, with the result of a separate one."""
+    return captured(place, words, lambda: cli.main([str(word) for word in words]))
+
+
+def captured(place: Path, what, call) -> subprocess.CompletedProcess:
+    """Call this, which returns an exit code, in a folder, with the result of a separate process."""
     handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
     out, err = io.StringIO(), io.StringIO()
     try:
         with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = cli.main([str(word) for word in words])
+            code = call()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(what, code, out.getvalue(), err.getvalue())
 
 
 def mpibayes(place: Path, *words, ranks: int = 1, timeout: float = 100, env=None):
-    """Run the command on `ranks` ranks: one rank is this process, unless environment variables are given."""
-    if ranks == 1 and env is None:
-        return in_process(place, *words)
+    """Run the command on `ranks` ranks, in this process or on ranks that stay (`tests/ranks.py`); in a program of its
+    own if environment variables are given."""
+    if env is None:
+        if ranks == 1:
+            return in_process(place, *words)
+        return on_ranks(ranks, place, {"words": list(map(str, words))}, {**os.environ, **FOR_RANKS}, timeout)
     return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
@@ -147,26 +157,12 @@ def ran(place: Path, out: str, *words, ranks: int = 1, config: str = "run.toml")
     return done
 
 
-# The command `run`, whose clock expires after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
-STOPPING = """
-import sys
-from mpibayes.hpc.run import clock
-from mpibayes.hpc.run.loop import main
-
-left = [int(sys.argv[1])]
-def cycle_took(self, seconds):
-    left[0] -= 1
-clock.Clock.cycle_took = cycle_took
-# the cycle that spreads the word is the last
-clock.Clock.out_of_time = lambda self: "time limit" if left[0] <= 1 else None
-sys.exit(main(sys.argv[2], sys.argv[3], sys.argv[4:]))
-"""
-
-
 def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
     """Run `cycles` cycles of the configuration with these changes, stopping at a checkpoint as at a time limit."""
-    program = [sys.executable, "-c", STOPPING, cycles, "run.toml", out, *changes]
-    return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=FOR_RANKS)
+    if ranks == 1:
+        return captured(place, out, lambda: run_of_cycles(cycles, "run.toml", out, list(changes)))
+    of_run = {"cycles": cycles, "run": ("run.toml", out, changes)}
+    return on_ranks(ranks, place, of_run, {**os.environ, **FOR_RANKS}, 100)
 
 
 def everything(place: Path, out: str):

@@ -1,5 +1,7 @@
 """`mpibayes run --grow`: a run takes in the rows that came to its table, and keeps what it was so far."""
 
+import json
+import os
 import shutil
 import subprocess
 import time
@@ -18,6 +20,7 @@ from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.python.grow import with_more_rows
 from mpibayes.hpc.run import grown
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.run.lock import _started, this_process
 from mpibayes.io.append import append_rows
 from mpibayes.io.files import unguarded
 from mpibayes.io.ingest import import_table
@@ -344,6 +347,17 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     grown.complete(place, unguarded)
     state = mpibayes(tmp_path, "status", "may").stdout
     assert "not started" in state and "rows appended" in state, state
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for pid, words in (
+        (os.getpid(), "starting"),
+        (dead.pid, f"process {dead.pid} is gone; the same command continues"),
+    ):
+        owner = {**this_process(), "pid": pid, "started": _started(os.getpid())}
+        (place / "LOCK").write_text(json.dumps(owner))
+        state = mpibayes(tmp_path, "status", "may").stdout
+        assert words in state and ("died" in state) == (pid == dead.pid) and "not started" not in state, state
+    (place / "LOCK").unlink()
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
 
 

@@ -8,9 +8,9 @@ import pytest
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.run.grown import GROWN, SHARDS, Growth, with_shards
-from mpibayes.hpc.run.identity import read_provenance, write_provenance
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance, write_provenance
 from mpibayes.io.append import append_rows
-from tests.run.conftest import exported, run, run_some
+from tests.run.conftest import exported, mpibayes, run, run_some
 from tests.run.test_grown import begun, csv
 
 
@@ -53,6 +53,8 @@ def test_the_cut_is_recorded_and_has_the_same_bits(tmp_path):
     assert run_some(tmp_path, "pieces", 3, "run.grow=true", "run.shards=4", ranks=3).returncode == 75
     assert run(tmp_path, "pieces", *four, ranks=2).returncode == 0
     assert exported(tmp_path, "may") == exported(tmp_path, "pieces")
+    forecast = mpibayes(tmp_path, "check", f"may/{RESOLVED}").stdout
+    assert "4 of 24 to 32 rows, as appends have made them" in forecast, forecast
     append_rows(csv(tmp_path, "july.csv", 10, 3), tmp_path / "people.h5")
     assert run(tmp_path, "may", "--grow", *four).returncode == 0
     record = read_provenance(place)

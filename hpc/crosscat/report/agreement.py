@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.best_chain import late_log_joint, order
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest
 from mpibayes.hpc.crosscat.representative import FEWEST
@@ -24,7 +25,7 @@ from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import SCORES, Scalar
-from mpibayes.hpc.settled import APART, Judgement
+from mpibayes.hpc.settled import Judgement
 
 SLACK = 0.02  # in adjusted Rand index: chains that differ this much more from each other than from themselves agree
 FARTHER = 1.02  # chains also agree if their draws are at most this factor farther from each other's than from their own
@@ -66,7 +67,7 @@ class ChainSummary:
 def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainSummary:
     """Summarise a chain by its trace, which must extend past burn-in."""
     t, later = chain.trace, chain.later()
-    late = later["log_joint"][len(later["cycle"]) // 2 :]
+    late = late_log_joint(later)
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
     summaries = {s.name: summary_of([later[s.name]]) for s in scalars if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
@@ -232,11 +233,9 @@ def worst(of: Sequence[Agreement]) -> str:
 
 
 def ranked(summaries: Sequence[ChainSummary]) -> tuple[list[ChainSummary], bool]:
-    """Return the chains, the best first, and True if ranked by held-out score: if all have scores and these differ;
-    else they are ranked by the mean log joint of the second half after burn-in."""
-    scores = np.array([c.heldout for c in summaries])
-    by_score = bool(np.all(np.isfinite(scores)) and np.ptp(scores) > APART)
-    return sorted(summaries, key=lambda c: -(c.heldout if by_score else c.late)), by_score
+    """Return the chains, the best first, and True if ranked by held-out score (`best_chain.order`)."""
+    places, by_score = order([c.heldout for c in summaries], [c.late for c in summaries])
+    return [summaries[i] for i in places], by_score
 
 
 def moves_in(summaries: Sequence[ChainSummary], phase: str | None = None) -> tuple[int, int]:

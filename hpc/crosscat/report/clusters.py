@@ -81,8 +81,8 @@ def section(
     see `Section`."""
     words = (
         f"These are the clusters of one representative draw ({which_draw(p.run, view.representative)}): among draws "
-        "of all chains with a typical number of clusters, the one closest to the others. Each view has its own. "
-        "Choose a cluster to compare its columns with all rows."
+        f"with a typical number of clusters, the one closest to the others{of_best(p.run)}. "
+        f"{'Each view has its own. ' if p.run.several else ''}Choose a cluster to compare its columns with all rows."
     )
     shown = table(p, view, most, n_traits)
     blocks = [on_paper(*block_tables(view.clusters[:most], block)) for block in view.blocks]
@@ -100,7 +100,8 @@ def _title(p: RunSummary, view: ViewSummary, first: bool) -> Any:
     where = f"View {view.number}: clusters" if p.run.several else "Clusters"
     text = Text(f"{where} of the representative partition", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: closest to all {counted(len(r.losses), 'kept draw')}{among(r.among, 'cluster')} "
+        f"{which_draw(p.run, r)}: closest to the {counted(len(r.losses), 'kept draw')}{of_best(p.run)}"
+        f"{among(r.among, 'cluster')} "
         f"(expected variation of information {r.loss:.3f} nats; the draws' mean is {r.losses.mean():.3f})",
         style="not bold",
     )
@@ -121,6 +122,11 @@ def among(counts: tuple[int, int] | None, noun: str) -> str:
 def which_draw(run: KeptChains, r: Any) -> str:
     """Name the draw of a representative partition."""
     return (f"{run.chains[r.chain].name}, " if len(run.chains) > 1 else "") + f"cycle {r.cycle:,}"
+
+
+def of_best(run: KeptChains) -> str:
+    """Say that draws of the best of several chains are shown."""
+    return " of this chain, the best" if len(run.chains) > 1 else ""
 
 
 def _named(line: ClusterLine | GroupLine, n_traits: int) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from mpibayes.hpc.crosscat.report import groups
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.crosscat.report.view_summary import ViewSummary
+from mpibayes.hpc.report.document import Command
 from mpibayes.text import counted, percent
 
 VIEWS_LISTED = 3  # views whose levels the verdict describes
@@ -51,13 +53,13 @@ def sentences(p: RunSummary) -> list[str]:
     return [*lines, f"{counted(left, 'more view')} with groups below."] if left > 0 else lines
 
 
-def use_them(p: RunSummary) -> list[str]:
-    """Give the command that writes the groups of the level shown first for another program."""
+def use_them(p: RunSummary) -> tuple[list[str], list[Command]]:
+    """Advise the use of groups that can be used; the command writes those of the level shown first."""
     best = [groups.first(view.levels) for view in most_useful_first(p.views) if groups.any_usable(view.levels)]
     if not best:
-        return []
-    command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
-    return [f"Use the groups: {command} writes the group of each row."]
+        return [], []
+    words = ["mpibayes", "export", str(p.run.chains[0].home), "--to", "clusters", "--groups", str(best[0].level.n)]
+    return ["Use the groups."], [("write the group of each row", shlex.join([*words, "-o", "groups.csv"]))]
 
 
 def most_useful_first(views: Sequence[ViewSummary]) -> list[ViewSummary]:

@@ -60,7 +60,7 @@ def numbers(p: RunSummary) -> dict[str, Any]:
         "cycle": r.cycle,
         "n_views": len(r.views),
         "expected_variation_of_information": r.loss,
-        "draws_compared": len(r.compared.cycle),
+        "draws_compared": r.n_own,
         "among_counts": r.among,
     }
     document["views"] = [_one_of_several(p, i, view) for i, view in enumerate(p.views)]

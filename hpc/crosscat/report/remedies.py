@@ -19,7 +19,7 @@ from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report import advice
-from mpibayes.hpc.report.advice import Command
+from mpibayes.hpc.report.document import Command
 from mpibayes.hpc.report.tables import sentence
 from mpibayes.hpc.run.grown import continued_as
 from mpibayes.hpc.scalar import SCORES
@@ -31,7 +31,7 @@ STILL = 100  # cycles after burn-in without an accepted move
 MOST_CHAINS = 8
 MOST_SEARCHES = 32  # searches for views per chain
 PREDICTIONS = "The scores have settled: predictions can be used as they are."
-AVERAGES = "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."
+AVERAGES = "Averages over the draws can be used, as in predictions and queries; single clusters cannot."
 NO_AVERAGES = "Until the chains agree, averages over them mean little."
 MOST_TIMES = 8.0  # largest multiple of the present cycles in one piece of advice
 
@@ -53,9 +53,8 @@ def advise(
     missing: descriptions of chains that were not started."""
     if now := continued_as(chains[0].home):
         report = shlex.join(["mpibayes", "report", str(now)])
-        return Advice(
-            [f"This run has only the rows before an append, and does not continue. Report on all rows: {report}."]
-        )
+        step = "This run has only the rows before an append, and does not continue."
+        return Advice([step], [("report on all rows", report)])
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
         if missing:
@@ -75,11 +74,11 @@ def advise(
     if stopped and not still:
         done, planned = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it resumes from cycle {done:,} of {planned:,}."
-        return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
+        return Advice([step, *([] if agreed else _until_then(summaries, on, settled, shown, several))])
     other_views = several and bool(on) and len(on[0].groups) > 1
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still, other_views)
     if not agreed:
-        steps += _until_then(chains, summaries, on, settled, shown, several)
+        steps += _until_then(summaries, on, settled, shown, several)
     return Advice(steps, commands if one_run else [])
 
 
@@ -159,22 +158,16 @@ def _times(ess: float) -> float:
 
 
 def _until_then(
-    chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str,
-    several: bool,
-) -> list[str]:  # fmt: skip
+    summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement, shown: str, several: bool
+) -> list[str]:
     """Describe the use of the result as it is."""
     verdict = worst(on)
     if verdict == "spread":
         return [AVERAGES]
     if verdict not in ("different", "apart") or (verdict == "apart" and not any(a.gap for a in on)):
         return []
-    best = ranked(summaries)[0][0].name
-    folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
     rows_alone = several and len(on[0].groups) == 1
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
-    whose = f"those of {shown}, " if shown and not rows_alone and best != shown else ""
-    where = f"; the best chain is {best}, shown by: {shlex.join(['mpibayes', 'report', str(folder)])}"
     usable = PREDICTIONS if settled.has(SCORES) else NO_AVERAGES
-    if best == shown and not rows_alone:
-        return [usable, f"The {what} below are those of {best}, the best chain: one answer of several."]
-    return [usable, f"The {what} below are {whose}one answer of several{where}."]
+    best = shown or ranked(summaries)[0][0].name
+    return [usable, f"The {what} below are those of {best}, the best chain: one answer of several."]

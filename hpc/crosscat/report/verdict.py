@@ -9,7 +9,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links,
 from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Command, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
 from mpibayes.hpc.settled import APART, MOST_R_HAT
 from mpibayes.text import counted, percent, span
@@ -32,9 +32,9 @@ def verdict(p: RunSummary) -> Verdict:
     good = several and alike and p.settled.settled and not p.warnings
     headline = "" if good else _of_use(p, alike, contradicted)
     sound = GOOD if good else BAD if contradicted and not headline else DOUBT
-    chains, following = _chains(p, several), _next(p, sound)
-    more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
-    return Verdict(_found(p), chains, following, sound, **more)
+    steps, commands = _next(p, sound)
+    more = {"commands": commands, "headline": headline, "warnings": warned(p.warnings)}
+    return Verdict(_found(p), _chains(p, several), steps, sound, **more)
 
 
 def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
@@ -176,26 +176,27 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
     return [*lines, *(words for measure, words in MEASURES.items() if any(measure in line for line in lines))]
 
 
-def _ask(p: RunSummary, best: Chain | None) -> list[str]:
+def _ask(p: RunSummary, best: Chain | None) -> list[Command]:
     """Give commands for questions about the table itself. best: the only chain to use."""
     columns = [column for column in p.run.data.stored if column.kind != "survival" and not column.part_of]
     names = [name for view in p.views for name in view.names if name in {column.name for column in columns}]
     if len(columns) < 2 or not names or p.outcome:
         return []
     where = str(best.folder if best else p.run.chains[0].home)
-    steps = [f"Ask: {shlex.join(['mpibayes', 'query', where, 'predictors', names[0]])} shows what predicts a column."]
+    commands = [("see what predicts a column", shlex.join(["mpibayes", "query", where, "predictors", names[0]]))]
     if best is None and any(column.n_missing for column in columns):
         copies = ["--copies", str(p.n_kept)] if p.n_kept < COPIES else []
         command = shlex.join(["mpibayes", "complete", where, *copies, "-o", "copies"])
-        steps.append(f"Fill in: {command} writes copies of the table without missing cells.")
-    return steps
+        commands.append(("write copies of the table without missing cells", command))
+    return commands
 
 
-def _next(p: RunSummary, sound: str) -> list[str]:
-    use_groups = group_words.use_them(p) if sound != BAD and not _climbs(p) else []
+def _next(p: RunSummary, sound: str) -> tuple[list[str], list[Command]]:
+    groups, export = group_words.use_them(p) if sound != BAD and not _climbs(p) else ([], [])
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
-    use = use_it(p.run, usable, best)
+    use, score = use_it(p.run, usable, best)
     known = (AVERAGES, PREDICTIONS, NO_AVERAGES)
     ask = _ask(p, best) if use else []
-    return [*use_groups, *use, *ask, *(step for step in p.advice.steps if not (use and step in known))]
+    steps = [*groups, *use, *(step for step in p.advice.steps if not (use and step in known))]
+    return steps, [*export, *score, *ask, *p.advice.commands]

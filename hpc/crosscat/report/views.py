@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.clusters import among, which_draw
+from mpibayes.hpc.crosscat.report.clusters import among, of_best, which_draw
 from mpibayes.hpc.crosscat.report.dependence import SURE
 from mpibayes.hpc.crosscat.report.group_words import first_columns
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
@@ -30,7 +30,8 @@ FIELDS = (
 
 def section(p: RunSummary) -> Section:
     """Return the section on the representative views and their certainty."""
-    words = "A view is a set of columns that share one clustering of the rows."
+    draw = f"{which_draw(p.run, p.representatives)}, a typical one{of_best(p.run)}"
+    words = f"A view is a set of columns that share one clustering of the rows. These are the views of a draw: {draw}."
     rows = [_line(p, i, view) for i, view in enumerate(p.views)]
     table = Table("view", FIELDS, rows, caption=lambda shown: _left_out(p, shown), most=LISTED)
     parts: list[Any] = [[on_page(words), on_paper(_title(p)), table, on_paper(_remark(p))]]
@@ -57,7 +58,7 @@ def _title(p: RunSummary) -> Any:
     r = p.representatives
     text = Text("Views: columns that share one clustering of the rows", style="bold")
     text.line(
-        f"{which_draw(p.run, r)}: views closest to those of all {counted(len(r.compared.cycle), 'kept draw')}"
+        f"{which_draw(p.run, r)}: views closest to those of the {counted(r.n_own, 'kept draw')}{of_best(p.run)}"
         f"{among(r.among, 'view')} (expected variation of information of the columns {r.loss:.3f} nats)",
         style="not bold",
     )

@@ -98,8 +98,8 @@ def verdict(p: RunSummary) -> Verdict:
         chains = ["One chain only, which cannot show that it is stuck."]
     chains.append(f"Settled? {sentence(str(p.settled))} {p.settled.meaning}".rstrip())
     steps = [] if several else ["Run more than one chain (run.chains = 2), so that they can be compared."]
-    steps += use_it(p.run, sound)
-    return Verdict(_found(p), chains, steps, sound, warnings=warned(p.warnings))
+    use, commands = use_it(p.run, sound)
+    return Verdict(_found(p), chains, [*steps, *use], sound, commands=commands, warnings=warned(p.warnings))
 
 
 def contradicted(n_chains: int, r_hat: float) -> bool:

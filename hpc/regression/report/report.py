@@ -48,8 +48,9 @@ def verdict(p: RunSummary) -> Verdict:
     if p.importance is not None and p.importance.trusted:
         agrees = "agrees" if p.importance.agrees else "does not agree"
         chains.append(f"A second opinion, by importance sampling, {agrees} with them.")
-    steps = use_it(p.run, sound) or ["Look at the coefficients, and at the held-out rows."]
-    return Verdict(_found(p), chains, steps, sound, warnings=warned(p.warnings))
+    steps, commands = use_it(p.run, sound)
+    steps = steps or ["Look at the coefficients, and at the held-out rows."]
+    return Verdict(_found(p), chains, steps, sound, commands=commands, warnings=warned(p.warnings))
 
 
 def _contradicted(p: RunSummary) -> bool:

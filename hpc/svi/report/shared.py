@@ -82,8 +82,8 @@ def _verdict(p: Any, result: Sequence[str]) -> Verdict:
     """Verdict: the result, whether the chains agree, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
-    steps = use_it(p.run, sound)
-    return Verdict([*result, bound], [_restarts(p)], steps, sound, APPROXIMATION, warnings=warned(p.warnings))
+    steps, commands = use_it(p.run, sound)
+    return Verdict([*result, bound], [_restarts(p)], steps, sound, APPROXIMATION, commands, warnings=warned(p.warnings))
 
 
 def _restarts(p: Any) -> str:

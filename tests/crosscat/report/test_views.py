@@ -159,6 +159,28 @@ def test_views_and_dependence_are_those_of_the_draws(two_views, two_tables, tmp_
     assert summary["representative"]["expected_variation_of_information"] == pytest.approx(losses.min())
 
 
+def test_all_that_is_shown_is_of_the_best_chain(two_tables, tmp_path, monkeypatch):
+    """Views, clusters of every view, pictures and export, whichever chain predicts better. Before, the clusters of a
+    view could be of the other chain's draw."""
+    home = make_run(tmp_path / "a", two_tables, cycles=16, chains=2, text=CROSSCAT, labels=2, heldout=0.1)
+    read = Posterior.read_traces
+
+    def scored(run):
+        read(run)
+        for i, chain in enumerate(run.chains):
+            for name in ("heldout_lpd", "heldout_lpd_averaged"):
+                chain.trace[name][:] = -20.0 if i == best else -21.0
+
+    monkeypatch.setattr(Posterior, "read_traces", scored)
+    for best in (0, 1):
+        p = summarise(run := Posterior([home]))
+        assert {p.representatives.chain, *(view.representative.chain for view in p.views)} == {best}
+        words = [part for s in report.sections(p, []) for block in s.blocks(PAGE) for part in block]
+        shown = [part for part in words if isinstance(part, str) and " of this chain, the best" in part]
+        assert len(shown) > 1 and all(f"chain-{best + 1}, cycle" in part for part in shown)
+        assert f"of {home}/chain-{best + 1}," in clusters(run).about
+
+
 def test_the_clusters_of_a_view_are_those_of_its_draw(two_views, two_tables, tmp_path):
     *_, summary = run_report(two_views, out=tmp_path)
     draws, names = {x.cycle: x for x in kept(two_views)}, [c.name for c in two_tables.columns]
