@@ -1,4 +1,4 @@
-"""Counting of equal rows at once."""
+"""Rows that equal their neighbours, and their counts at once."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -7,6 +7,7 @@ from mpibayes.kernels.mixture.layout cimport rows_t
 
 cdef extern from "alike.h" nogil:
     int in_runs(const rows_t *rows, int all)
+    int same_cells(const rows_t *rows, int64_t a, int64_t b)
     int same_counted(const rows_t *rows, int64_t a, int64_t b)
 
 

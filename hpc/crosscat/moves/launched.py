@@ -173,16 +173,11 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
     """Return the places in a shard of the rows that shape the launch: the seeds, and a random share of every group."""
-    share, member = np.ones(ledger.n_labels), group >= 0
+    share, member = np.zeros(ledger.n_labels), group >= 0
     share[member] = np.minimum(1.0, SUBSET / _group_sizes(ledger, groups)[group[member]])
-    seated = np.maximum(z, 0)
-    keep = (z >= 0) & member[seated]
-    if (share < 1.0).any():
-        ids = shard.start + np.arange(len(shard))
-        keep &= ledger.uniforms(ids, Purpose.SUBSET) < share[seated]
+    at = kernels.chosen(z, share, shard.start, **ledger.stream(Purpose.SUBSET))
     here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
-    keep[here] = True
-    return np.flatnonzero(keep)
+    return np.union1d(at, here)
 
 
 def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
