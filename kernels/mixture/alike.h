@@ -35,7 +35,7 @@ static inline int same_cells(const rows_t *rows, int64_t a, int64_t b) {
 /* True if most rows seem to equal their predecessors, all cells or levels and counts alone. Affects only speed. */
 static inline int in_runs(const rows_t *rows, const int all) {
     int unlike = 0;
-    if (rows->n < 2 * LOOKS) return 0;
+    if (rows->n < 2) return 0;
     for (int64_t look = 0; look < LOOKS && unlike <= MOST_UNLIKE; look++) {
         int64_t i = 1 + look * (rows->n - 1) / LOOKS;
         unlike += !(all ? same_cells(rows, i - 1, i) : same_counted(rows, i - 1, i));
