@@ -2,12 +2,16 @@
 
 All are integers, or sums of integers that a double holds exactly: counts updated this way many times equal those of a
 full pass over all rows, to the last bit. Moments of real columns do not, and are not handled here. Cost: a comparison
-per row, and O(columns) for each row that changed; no random numbers.
+per row, and O(columns) for each row that changed, or for each cluster that a run of equal rows joined or left; no
+random numbers.
 """
 
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+
+from mpibayes.kernels.mixture.rows cimport HeldRows
+from mpibayes.kernels.mixture.runs cimport add_times, in_runs, same_counted
 
 
 def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets, into=None):
@@ -23,7 +27,7 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
     cdef const double[:, ::1] tallies = rows.tallies
     cdef const int64_t[::1] offset = offsets
     cdef int64_t n = before.shape[0], c8 = codes8.shape[1], c16 = codes16.shape[1], n_count = tallies.shape[1]
-    cdef int64_t i, c, old, new, at
+    cdef int64_t i = 0, j, c, k, m, old, new, at, like = -1
     cdef int32_t *table = NULL
     cdef double x
     if len(rows) != n or after.shape[0] != n or offset.shape[0] != c8 + c16 + 1:
@@ -42,8 +46,33 @@ def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n
         raise ValueError("the arrays to add to have other forms")
     if levels.shape[0] and n_clusters:
         table = &levels[0, 0]
+    cdef HeldRows held = HeldRows(rows, offsets)
+    cdef bint runs = in_runs(&held.c, False)
+    cdef int64_t[::1] change = np.zeros(n_clusters if runs else 0, np.int64), met = np.empty_like(change)
+    cdef uint8_t[::1] is_met = np.zeros(n_clusters if runs else 0, np.uint8)
     with nogil:
-        for i in range(n):
+        m = 0
+        while runs and i <= n:
+            if i < n and before[i] == after[i]:
+                i += 1
+                continue
+            if i == n or (like >= 0 and not same_counted(&held.c, like, i)):
+                for j in range(m):
+                    add_times(&held.c, like, met[j], change[met[j]], size, levels, tally_n, tally_sum)
+                    change[met[j]], is_met[met[j]] = 0, 0
+                like, m = -1, 0
+            if i < n:
+                like = i if like < 0 else like
+                for j in range(2):
+                    k = after[i] if j else before[i]
+                    if 0 <= k < n_clusters:
+                        if not is_met[k]:
+                            is_met[k] = 1
+                            met[m] = k
+                            m += 1
+                        change[k] += 2 * j - 1
+            i += 1
+        for i in range(i, n):
             if before[i] == after[i]:
                 continue
             old, new = before[i], after[i]

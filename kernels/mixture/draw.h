@@ -86,6 +86,14 @@ static int FN(fault_of)(const double *scores, int64_t n, double before) {
     return STATUS_NO_CANDIDATE;
 }
 
+/* Rounding put the last sum on the wrong side of the target: the last candidate with a weight, from this tile down. Such
+ * a tile has one, as its sum by the tree exceeds the sum below it, unless only the candidate before all has. */
+ALWAYS_INLINE int64_t FN(last_weighed)(const float *weights, int64_t tile) {
+    int64_t k = 16 * tile + 15;
+    while (k >= 0 && !(weights[k] > 0)) k--;
+    return k;
+}
+
 /* One draw for one row. Returns a status. */
 static int FN(draw_row)(const double *scores, int64_t n, double before, work_t *w, double u, int64_t *chosen) {
     const float *weights = w->weights;
@@ -115,9 +123,7 @@ static int FN(draw_row)(const double *scores, int64_t n, double before, work_t *
         }
     } else
         tile = n / 16 - 1;
-    /* Rounding put the last sum on the wrong side of the target: take the last candidate with a weight. Such a tile has
-     * one, as its sum by the tree exceeds the sum below it, unless only the candidate before all has. */
-    for (*chosen = 16 * tile + 15; *chosen >= 0 && !(weights[*chosen] > 0);) --*chosen;
+    *chosen = FN(last_weighed)(weights, tile);
     return STATUS_DONE;
 }
 

@@ -32,6 +32,9 @@ cdef extern from "mixture.h" nogil:
     void keep_counts()
     outcome_t kernel_sweep(const rows_t *, int32_t *, int64_t, const instantiated_t *, tail_t *, work_t *, uint64_t,
                            uint64_t, uint64_t, uint64_t, uint64_t, int)
+    outcome_t kernel_sweep_runs(const rows_t *, int32_t *, int64_t, const instantiated_t *, work_t *, uint64_t,
+                                uint64_t, uint64_t, uint64_t, uint64_t, int)
+    int in_runs(const rows_t *, int)
     outcome_t kernel_visit(const rows_t *, int32_t *, const int32_t *, const int32_t *, int64_t, int64_t,
                            const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            int)
@@ -104,7 +107,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     cdef HeldRows r = HeldRows(rows, prior.offsets)
     cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_sweep = sweep, u_chain = chain
     cdef int anchored = not priority_free
-    cdef bint listed = remove is not None
+    cdef bint listed = remove is not None, runs
     cdef const int32_t[::1] leaving, coming
     cdef int64_t moved = 0, n_steps = 0
     cdef outcome_t done
@@ -133,6 +136,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         t = &tail.c
     if r.c.n == 0 or (listed and n_steps == 0):
         return 0
+    runs = t == NULL and response is None and held.n > 0 and in_runs(&r.c, True)
     done.row = 0
     while True:
         work = Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
@@ -145,6 +149,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,
                                     u_row0, u_seed, u_cycle, u_sweep, u_chain, anchored)
+            elif runs:
+                done = kernel_sweep_runs(&r.c, &z[0], done.row, &held.c, &work.c, u_row0, u_seed, u_cycle, u_sweep,
+                                         u_chain, anchored)
             else:
                 done = kernel_sweep(&r.c, &z[0], done.row, &held.c, t, &work.c, u_row0, u_seed, u_cycle, u_sweep,
                                     u_chain, anchored)

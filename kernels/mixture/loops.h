@@ -18,6 +18,7 @@
 #include "response.h"
 #include "take.h"
 #include "sweep.h"
+#include "runs.h"
 #include "moments.h"
 #include "lanes_end.h"
 #undef MB_TILE

@@ -1,6 +1,7 @@
 /* The mixture kernels: their loops for every instruction set, and the call of the one in use. */
 #ifndef MPIBAYES_MIXTURE_H
 #define MPIBAYES_MIXTURE_H
+#include "alike.h"
 #include "layout.h"
 #include "philox.h"
 #include "special.h"
@@ -12,6 +13,11 @@ static inline outcome_t kernel_sweep(const rows_t *rows, int32_t *z, int64_t fir
                                      work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep,
                                      uint64_t chain, int anchored) {
     return DISPATCH(sweep, rows, z, first, g, t, w, row0, seed, cycle, sweep, chain, anchored);
+}
+static inline outcome_t kernel_sweep_runs(const rows_t *rows, int32_t *z, int64_t first, const instantiated_t *g,
+                                          work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep,
+                                          uint64_t chain, int anchored) {
+    return DISPATCH(sweep_runs, rows, z, first, g, w, row0, seed, cycle, sweep, chain, anchored);
 }
 static inline outcome_t kernel_visit(const rows_t *rows, int32_t *z, const int32_t *out, const int32_t *in,
                                      int64_t first, int64_t n_steps, const instantiated_t *g, tail_t *t, work_t *w,

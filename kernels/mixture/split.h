@@ -3,11 +3,12 @@
  */
 #ifndef MPIBAYES_SPLIT_H
 #define MPIBAYES_SPLIT_H
+#include "alike.h"
 #include "fetch.h"
 #include "philox.h"
 #include "special.h"
 
-enum { BLOCK = 256 }; /* rows whose odds are computed together */
+enum { AT_ONCE = 256 }; /* rows whose odds are computed together */
 
 /* Sum of a row's look-ups: four float32 sums, over every fourth column, so that no addition waits for the last one. */
 ALWAYS_INLINE float sum_codes8(const float *table, const int64_t *offset, const uint8_t *code, int64_t n) {
@@ -41,6 +42,17 @@ ALWAYS_INLINE side_t side_of(double x, double u) {
     uint64_t one = u * (1.0 + e) < bound, odds = bits ^ ((one ^ 1) << 63); /* log odds of the chosen side */
     double lost = double_of_bits(odds & -(odds >> 63));                     /* the same if negative, else 0 */
     side_t out = {one, lost - log_positive(1.0 + e) + (x - x)};
+    return out;
+}
+
+/* The same for any u under one x, with the same bits: side 1 if u * scale < bound, and the log probability of each. */
+typedef struct { double scale, bound, log_p[2]; } sides_t;
+ALWAYS_INLINE sides_t sides_of(double x) {
+    const uint64_t sign = 1ull << 63;
+    uint64_t bits = bits_of_double(x), negative = -(bits >> 63);
+    double e = exp_negative(double_of_bits(bits | sign));
+    sides_t out = {1.0 + e, double_of_bits((negative & bits_of_double(e)) | (~negative & bits_of_double(1.0))),
+                   {side_of(x, 4.0).log_p, side_of(x, -1.0).log_p}};
     return out;
 }
 

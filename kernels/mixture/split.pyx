@@ -8,6 +8,9 @@ import numpy as np
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from mpibayes.kernels.mixture.rows cimport HeldRows
+from mpibayes.kernels.mixture.runs cimport in_runs, same_cells
+
 from mpibayes.kernels.common.machine import ISA_NUMBER
 from mpibayes.kernels.mixture.rows import spells_of
 
@@ -23,8 +26,12 @@ cdef extern from "split.h" nogil:
     void sum_rows8(const float *table, const int64_t *offset, const uint8_t *codes, int64_t n_codes, const int32_t *row,
                    int64_t n, double *x)
     void take_sides(const double *x, const double *u, uint64_t *one, double *log_p, int64_t n)
+    ctypedef struct sides_t:
+        double scale, bound
+        double log_p[2]
+    sides_t sides_of(double x)
     enum:
-        BLOCK
+        AT_ONCE
     int kernel_isa
 
 
@@ -143,6 +150,24 @@ def recall(const int32_t[::1] z, row0, int32_t one, int32_t two, row, int32_t cl
     return arrays
 
 
+def chosen(const int32_t[::1] z, const double[::1] share, row0, seed, purpose, sub, cycle, chain):
+    """Return the places of the rows whose uniform is below the share of their cluster, int64 (m,); idle rows are
+    skipped."""
+    cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
+    cdef uint64_t start = row0
+    cdef int64_t i, m = 0
+    cdef double of
+    out = np.empty(z.shape[0], np.int64)
+    cdef int64_t[::1] place = out
+    with nogil:
+        for i in range(z.shape[0]):
+            of = share[z[i]] if z[i] >= 0 else 0.0
+            if of > 0.0 and philox_uniform(philox_word(&stream, start + i)) < of:
+                place[m] = i
+                m += 1
+    return out[:m]
+
+
 def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub, cycle, chain):
     """Two least words among the rows of each cluster here, and those rows' global ids, uint64 (n_clusters, 4).
 
@@ -221,11 +246,18 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef int64_t[::1] end = np.zeros(n_groups + 1, np.int64)
     cdef int32_t[::1] order = np.empty(n, np.int32)
     cdef double[::1] uniform = np.empty(n)
-    cdef double x_block[BLOCK]
-    cdef double u_block[BLOCK]
-    cdef double p_block[BLOCK]
-    cdef uint64_t one_block[BLOCK]
-    cdef int32_t row_block[BLOCK]
+    cdef double x_block[AT_ONCE]
+    cdef double u_block[AT_ONCE]
+    cdef double p_block[AT_ONCE]
+    cdef uint64_t one_block[AT_ONCE]
+    cdef int32_t row_block[AT_ONCE]
+    cdef int32_t all_block[AT_ONCE]
+    cdef int32_t like_block[AT_ONCE]  # the first of equal rows in the block
+    cdef sides_t both_sides[AT_ONCE]
+    cdef HeldRows held = HeldRows(rows, offsets)
+    cdef bint runs = in_runs(&held.c, True)
+    cdef int64_t m_all
+    cdef sides_t of
     with nogil:
         for i in range(n):
             if z[i] >= 0 and group[z[i]] >= 0:
@@ -244,15 +276,18 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
         at = 0
         for g in range(n_groups):
             while at < end[g]:
-                m = 0
-                while m < BLOCK and at < end[g]:
+                m = m_all = 0
+                while m_all < AT_ONCE and at < end[g]:
                     i = order[at]
                     at += 1
                     if ids[i] == seeds[g, 0] or ids[i] == seeds[g, 1]:
                         label[i] = <int32_t>(2 * g + (ids[i] == seeds[g, 1]))
                         continue
-                    x_block[m], u_block[m], row_block[m] = prior[g], uniform[i], <int32_t>i
-                    m += 1
+                    if not runs or m == 0 or not same_cells(&held.c, row_block[m - 1], i):
+                        x_block[m], row_block[m] = prior[g], <int32_t>i
+                        m += 1
+                    u_block[m_all], like_block[m_all], all_block[m_all] = uniform[i], <int32_t>(m - 1), <int32_t>i
+                    m_all += 1
                 if c8:
                     sum_rows8(&table[g, 0], &offset[0], &codes8[0, 0], c8, row_block, m, x_block)
                 for j in range(m if others else 0):
@@ -281,9 +316,17 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                     x_block[j] = total
                 for j in range(m if weight[g] != 1.0 else 0):
                     x_block[j] = prior[g] + weight[g] * (x_block[j] - prior[g])
-                take_sides(x_block, u_block, one_block, p_block, m)
-                for j in range(m):
-                    i = row_block[j]
+                if m == m_all:
+                    take_sides(x_block, u_block, one_block, p_block, m)
+                else:
+                    for j in range(m):
+                        both_sides[j] = sides_of(x_block[j])
+                    for j in range(m_all):
+                        of = both_sides[like_block[j]]
+                        one_block[j] = u_block[j] * of.scale < of.bound
+                        p_block[j] = of.log_p[one_block[j]]
+                for j in range(m_all):
+                    i = all_block[j]
                     side = given[z[i]]
                     label[i] = <int32_t>(2 * g + (side if side >= 0 else <int32_t>one_block[j]))
                     log_q[g] += p_block[j]

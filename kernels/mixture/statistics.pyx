@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from mpibayes.kernels.common.machine cimport address, aligned
 from mpibayes.kernels.mixture.layout cimport SPELL_PARTS, VECTOR_MOST, rows_t, spell_of, spell_t
 from mpibayes.kernels.mixture.rows cimport HeldRows
+from mpibayes.kernels.mixture.runs cimport add_times, in_runs, same_counted
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
 
@@ -116,7 +117,32 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     cdef double[:, ::1] tally_sum = out[6]
     clusters = np.full(n, -1, dtype=np.int32)
     cdef int32_t[::1] cluster = clusters
+    cdef bint runs = in_runs(p, False)
+    cdef int64_t[::1] times = np.zeros(n_clusters if runs else 0, np.int64), found_in = np.empty_like(times)
+    cdef int64_t like = -1
     with nogil:
+        m = 0
+        while runs and i <= n and bad < 0:  # equal rows: their number in each cluster first, and their cells once
+            k = -1
+            if i < n:
+                k = z[i]
+                if k >= n_labels or (mapped and k >= 0 and target[k] >= n_clusters):
+                    bad = i
+                    break
+                if mapped and k >= 0:
+                    k = target[k]
+            if i == n or (k >= 0 and like >= 0 and not same_counted(p, like, i)):
+                for j in range(m):
+                    add_times(p, like, found_in[j], times[found_in[j]], size, levels, tally_n, tally_sum)
+                    times[found_in[j]] = 0
+                like, m = -1, 0
+            if k >= 0:
+                cluster[i], like = <int32_t>k, i if like < 0 else like
+                if times[k] == 0:
+                    found_in[m] = k
+                    m += 1
+                times[k] += 1
+            i += 1
         while i < n and bad < 0:
             m = 0
             while i < n and m < BATCH:  # rows of a cluster may be far apart: locate them first, and prefetch

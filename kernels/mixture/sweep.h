@@ -316,6 +316,11 @@ static outcome_t FN(predictive)(const rows_t *rows, tail_t *t, work_t *w, double
         int64_t fresh, n, nobody = -1;
         double highest, total;
         done.row = i;
+        if (i > 0 && same_cells(rows, i - 1, i)) {
+            if (totals) totals[i] = totals[i - 1];
+            if (terms) memcpy(terms + i * (t->n_slots + 1), terms + (i - 1) * (t->n_slots + 1), 8 * (t->n_slots + 1));
+            continue;
+        }
         FN(read_row)(rows, i, w);
         if (w->block.infinite) {
             done.status = STATUS_NOT_A_NUMBER;

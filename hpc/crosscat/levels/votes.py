@@ -13,6 +13,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.tree import Tree
 
+ROOM = 4  # codes per row, up to which a table of all codes is made
 EXTRA = 12  # most branches beyond the number of groups: some branches win no row's vote
 
 
@@ -36,14 +37,27 @@ def patterns(leaves: Sequence[np.ndarray], chain: Sequence[int]) -> Patterns:
     code = np.zeros(len(leaves[0]), np.int64)
     for z in leaves:
         low = int(z.min(initial=0))
-        code = code * (int(z.max(initial=0)) - low + 1) + z - low
-        code = np.unique(code, return_inverse=True)[1]
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+        code *= int(z.max(initial=0)) - low + 1
+        code += z
+        code = _numbered(code - low)
+    n, rows = int(code.max(initial=-1)) + 1, len(code)
+    first = np.empty(n, np.int64)
+    first[code[::-1]] = np.arange(rows - 1, -1, -1)  # repeated indices keep the last assignment: the first row
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
-    of, first = number[inverse], first[order]
+    of, first = number[code], first[order]
     return Patterns(np.stack([z[first] for z in leaves], axis=1).astype(np.int64), np.bincount(of), of, np.array(chain))
+
+
+def _numbered(code: np.ndarray) -> np.ndarray:
+    """Number the codes, from 0 on, in their order. Without a sort where they are hardly more than the rows."""
+    most = int(code.max(initial=-1)) + 1
+    if most > ROOM * len(code) + ROOM:
+        return np.unique(code, return_inverse=True)[1]
+    used = np.zeros(most, bool)
+    used[code] = True
+    return (np.cumsum(used) - 1)[code]
 
 
 def vote(branch: np.ndarray, leaves: np.ndarray) -> np.ndarray:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from itertools import pairwise
 
 import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat.moves.ledger import CELLS, Ledger, gains_of, log_choice
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
+from mpibayes.hpc.crosscat.moves.pools import Pool, Pools, Recalled
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.io.rows import Rows
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
@@ -127,30 +127,6 @@ def _log_urn(n_zero: float, n_one: float) -> float:
     return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
 
 
-class Recalled(NamedTuple):
-    """The rows of a pair of clusters in each of this rank's shards. member: places of the rows; side (int8): their
-    present sides or, for a split, a coin's; batch (int16): 0 if recalled. n_batches: number of batches. log_urn: log
-    probability of the recalled sides, over all ranks."""
-
-    member: list[np.ndarray]
-    side: list[np.ndarray]
-    batch: list[np.ndarray]
-    n_batches: int
-    log_urn: float
-
-    def rows(self, ledger: Ledger, i: int, first: int, last: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
-        """Return rows of the i-th shard, their places in it, and labels, int32: 2 * (batch - first) in batches first to
-        last - 1 and, in the second array, that + side; -1 in rows of no such batch. Rows of one batch are copied."""
-        shard, within = ledger.shards[i], (self.batch[i] >= first) & (self.batch[i] < last)
-        rows = cast(Rows, shard.rows)
-        at, label = self.member[i][within], 2 * (self.batch[i][within].astype(np.int32) - first)
-        if last == first + 1:
-            return rows.take(at), at, label, label + self.side[i][within]
-        both = np.full((2, len(shard)), -1, np.int32)
-        both[:, at] = label, label + self.side[i][within]
-        return rows, np.arange(len(shard)), *both
-
-
 def _shares(n_rows: int) -> np.ndarray:
     """Return the expected shares of n_rows that are in each batch or an earlier one."""
     shares = [min(1.0, FIRST_ROWS / n_rows)]
@@ -166,14 +142,13 @@ def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> 
     shares = _shares(sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist())))
     of = row, cluster, shares, -1.0 if bias is None else bias, Purpose.RECALLED, Purpose.DEALT
     each = [kernels.recall(z, s.start, *pair, *of, sub=step, **ledger.key) for s, z in zip(ledger.shards, ledger.z)]
-    counts = np.zeros(2, np.int64)
-    for _, side, batch in each:
-        counts += np.bincount(side[batch == 0], minlength=2)
+    cut = np.cumsum([0, *(len(member) for member, _, _ in each)])
+    each.append((np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int16)))  # of a rank without shards
+    member, side, batch = map(np.concatenate, zip(*each))
+    counts = np.bincount(side[batch == 0], minlength=2)
     ledger.comm.sum_everywhere(counts)
     counts[0] -= 1  # the first row
-    member, side, batch = map(list, zip(*each)) if each else ([], [], [])
-    side = [of.astype(np.int8) for of in side]
-    return Recalled(member, side, batch, len(shares), _log_urn(*counts.astype(float)))
+    return Recalled(member, cut, side.astype(np.int8), batch, len(shares), _log_urn(*counts.astype(float)))
 
 
 def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) -> tuple[list[np.ndarray], float]:
@@ -185,32 +160,45 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
     merge, n_batches = pair[0] != pair[1], recalled.n_batches
     numbers = sum(map(len, vars(ledger.statistics).values()))
     at_once = max(1, CELLS // (2 * numbers)) if merge else 1
+    pools = Pools(ledger, recalled, max(1, CELLS // (2 * numbers * min(at_once, n_batches))))
     log_q, earlier = np.zeros((len(ledger.shards), 1)), None
     for first in range(1, n_batches, at_once):
         last = min(first + at_once, n_batches)
-        n, each = last - first, range(len(ledger.shards))
-        before = (recalled.rows(ledger, i, first - 1, last - 1) for i in each)
-        new, odds = ledger.total(((rows, sides) for rows, _, _, sides in before), 2 * n), None
+        n = last - first
+        before = (
+            (p.rows, 2 * (p.batch - np.int32(first - 1)) + recalled.side[p.at]) for p in pools.of(first - 1, last - 1)
+        )
+        new, odds = ledger.total(before, 2 * n), None
         if new is not None:
             earlier = _running(ledger, earlier, new)
             odds = _odds(ledger, earlier)
             earlier = earlier.take([-2, -1])
         odds = ledger.broadcast(odds, np.zeros((n, 2)))
-        group, nobody = np.repeat(np.arange(n, dtype=np.int32), 2), np.full((n, 2), -1, np.int64)
-        given = np.tile(np.array([0, 1] if merge else [-1, -1], np.int8), n)
-        for i, shard in enumerate(ledger.shards):
-            rows, at, free, sides = recalled.rows(ledger, i, first, last)
-            label, of_batch = ledger.sides(
-                rows, sides if merge else free, shard.start + at, group, given, nobody, odds, Purpose.REST, step
+        for p in pools.of(first, last):
+            log_q[p.first : p.first + p.n_shards, 0] += _sides(
+                ledger, recalled, p, range(first, last), odds, merge, step
             )
-            log_q[i] += of_batch.sum()
-            if not merge:
-                recalled.side[i][recalled.batch[i] == first] = label
     log_q = exact_sum(ledger.comm, log_q)
     sides = [np.full(len(shard), -1, np.int8) for shard in ledger.shards]
-    for out, member, side in zip(sides, recalled.member, recalled.side):
-        out[member] = side
+    for out, (a, b) in zip(sides, pairwise(recalled.cut.tolist())):
+        out[recalled.member[a:b]] = recalled.side[a:b]
     return sides, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
+
+
+def _sides(ledger: Ledger, recalled: Recalled, p: Pool, batches: range, odds: Odds, merge: bool, step: int) -> list:
+    """Enter the sides of a pool's rows in `recalled` for a split; return the log probability of the sides in each of
+    its shards. Each batch in each shard is a group by itself."""
+    n = len(batches) * p.n_shards
+    pair = 2 * (p.shard * len(batches) + (p.batch - np.int32(batches.start)))
+    group, nobody = np.repeat(np.arange(n, dtype=np.int32), 2), np.full((n, 2), -1, np.int64)
+    given = np.tile(np.array([0, 1] if merge else [-1, -1], np.int8), n)
+    label, log_q = ledger.sides(
+        p.rows, pair + recalled.side[p.at] if merge else pair, p.ids, group, given, nobody, odds.times(p.n_shards),
+        Purpose.REST, step,
+    )  # fmt: skip
+    if not merge:
+        recalled.side[p.at] = label & 1
+    return [of.sum() for of in log_q.reshape(p.n_shards, len(batches))]
 
 
 def _running(ledger: Ledger, earlier: Statistics | None, new: Statistics) -> Statistics:

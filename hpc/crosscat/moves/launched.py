@@ -173,16 +173,11 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
     """Return the places in a shard of the rows that shape the launch: the seeds, and a random share of every group."""
-    share, member = np.ones(ledger.n_labels), group >= 0
+    share, member = np.zeros(ledger.n_labels), group >= 0
     share[member] = np.minimum(1.0, SUBSET / _group_sizes(ledger, groups)[group[member]])
-    seated = np.maximum(z, 0)
-    keep = (z >= 0) & member[seated]
-    if (share < 1.0).any():
-        ids = shard.start + np.arange(len(shard))
-        keep &= ledger.uniforms(ids, Purpose.SUBSET) < share[seated]
+    at = kernels.chosen(z, share, shard.start, **ledger.stream(Purpose.SUBSET))
     here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
-    keep[here] = True
-    return np.flatnonzero(keep)
+    return np.union1d(at, here)
 
 
 def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
@@ -232,11 +227,11 @@ def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
 def _propose(ledger: Ledger, group, given, seeds, odds, single):
     """Return the side of every row in a proposed split, -1 for other rows, and on root log q of every group."""
     sides, log_q = [], np.zeros((len(ledger.shards), len(seeds)))
+    side_of = np.append(np.where(single[:, None], [0, 1], -1), -1).astype(np.int8)  # the last: rows of no group
     for i, (shard, z) in enumerate(zip(ledger.shards, ledger.z)):
         ids = shard.start + np.arange(len(shard))
         label, log_q[i] = ledger.sides(shard.rows, z, ids, group, given, seeds, odds, Purpose.SIDES, SCANS)
-        asked = (label >= 0) & single[np.maximum(label, 0) >> 1]
-        sides.append(np.where(asked, label & 1, -1).astype(np.int8))
+        sides.append(side_of.take(label, mode="wrap"))
     return sides, exact_sum(ledger.comm, log_q)
 
 
@@ -262,11 +257,14 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
         ledger.outcome.theta = _coefficients(ledger.outcome.theta, groups, of, old, split)
     ledger.n_labels = int(new.max()) + 1
     ledger.column = column[: ledger.n_labels].tolist()
+    parted = np.append(split.reshape(-1, 2).max(axis=1) >= 0, False)[np.append(group, n)]  # the last: idle rows
+    old = np.append(old, -1).astype(np.int32)
     for z, side in zip(ledger.z, sides):
-        asked, seated = np.flatnonzero(side >= 0), z >= 0
-        label = split[2 * group[z[asked]] + side[asked]]
-        z[seated] = old[z[seated]]
-        z[asked[label >= 0]] = label[label >= 0]
+        at = np.flatnonzero(parted[np.maximum(z, -1)]) if parted.any() else np.zeros(0, np.intp)
+        at = at[side[at] >= 0]
+        label = split[2 * group[z[at]] + side[at]]
+        z[:] = np.where(z >= 0, old[np.maximum(z, -1)], z)
+        z[at] = label
 
 
 def _judged(ledger: Ledger, groups, group, sides) -> tuple[Branches | None, np.ndarray]:

@@ -30,6 +30,10 @@ class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind 
         parts = zip(forms, apart(message, sizes))
         return message, cls(**{name: part.view(of).reshape(n_groups, *form) for (name, of, form), part in parts})
 
+    def times(self, n: int) -> Odds:
+        """Return the odds of n times the groups, in turn."""
+        return self if n == 1 else Odds(*(np.concatenate([array] * n) for array in vars(self).values()))
+
 
 def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics, doubt: float = 0.0) -> Odds:
     """Return the log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ..., at posterior means.
