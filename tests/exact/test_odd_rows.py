@@ -1,0 +1,166 @@
+"""Sweeps of a fixed set of rows with all clusters collapsed leave the posterior as it is; sets that depend on the state
+do not.
+
+A law is tested as in test_mixture_exact.py and test_outcome.py, with their false-alarm rates: each test rejects a right
+program with probability LEVEL at most. Seeds are fixed; MPIBAYES_TEST_SEED overrides them.
+"""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat import odd_rows
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact import crosscat, outcomes, production, test_outcome
+from tests.exact.compare import seed
+from tests.exact.enumerate import CASES, Posterior
+from tests.exact.test_mixture_exact import CYCLES, LEVEL
+
+# Shards and odd rows of each case: rows of one shard and of several, next to each other and apart.
+CHOSEN = {
+    "cat6": (3, [0, 3, 4]),
+    "cat6py": (6, [1, 2, 5]),
+    "miss6": (3, [0, 1, 2, 3, 4, 5]),
+    "count5": (2, [0, 4]),
+    "nix5": (3, [0, 2, 4]),
+}
+
+
+class VisitsAlone(Mixture):
+    """The visits of odd rows without the sweeps of the shards."""
+
+    def cycle(self):
+        self.cycles += 1
+        odd_rows.follow(self)
+        return self._info(0.0, self._split_and_merge())
+
+
+def verdict(comm, name, n_replicates, kind=Mixture, n=0):
+    """n: number of odd rows of a program that chooses them."""
+    n_shards, odd = CHOSEN[name]
+    mixture = production.sampler(comm, CASES[name], n_shards, seed(301), kind=kind, odd_rows=n)
+    mixture.odd = np.array(odd)
+    return production.verdict(mixture, Posterior(CASES[name]), n_replicates, CYCLES, seed(302), LEVEL)
+
+
+@pytest.mark.quick("cat6py")
+@pytest.mark.parametrize("name", CHOSEN)
+def test_posterior_law(name):
+    result = verdict(serial(), name, 40)
+    assert result.passed, f"{result} (seed {seed(301)})"
+
+
+@pytest.mark.quick("cat6")
+@pytest.mark.parametrize("name", ["cat6", "nix5"])
+def test_posterior_law_of_the_visits_alone(name):
+    """At the size at which wrong programs are rejected."""
+    result = verdict(serial(), name, 120, VisitsAlone)
+    assert result.passed, f"{result} (seed {seed(301)})"
+
+
+def alone_now(chain, n):
+    """Wrong: the rows that are alone in their clusters at present."""
+    z = np.concatenate(chain.view.z)
+    return np.flatnonzero(np.bincount(z)[z] == 1)
+
+
+@pytest.mark.parametrize("choose", [odd_rows.choose, alone_now])
+def test_rows_chosen_anew_in_every_cycle_are_rejected(choose):
+    with (
+        mock.patch.object(odd_rows, "due", lambda cycle, fixed: True),
+        mock.patch.object(odd_rows, "choose", choose),
+    ):
+        result = verdict(serial(), "cat6", 120, VisitsAlone, 2)
+    assert not result.passed, str(result)
+
+
+def with_odd_rows(comm, name, n_shards, odd, *how, **settings):
+    mixture = outcomes.sampler(comm, name, n_shards, seed(21), *how, **settings)
+    mixture.odd = np.array(odd)
+    return mixture
+
+
+@pytest.mark.parametrize(
+    "name", ["t4", pytest.param("glm4", marks=pytest.mark.thorough), pytest.param("prof5py", marks=pytest.mark.thorough)]
+)
+def test_law_beside_an_outcome(name):
+    right = outcomes.sampler
+
+    def sampler(*of, **settings):
+        mixture = right(*of, **settings)
+        mixture.odd = np.array([0, 2, 3])
+        return mixture
+
+    with mock.patch.object(outcomes, "sampler", sampler):
+        p, t = test_outcome.p_value(*test_outcome.means(serial(), name, 3, 60))
+    assert p >= LEVEL, f"{name}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+
+
+# ---- the choice, and ranks -------------------------------------------------------------------------------------------
+
+
+def test_they_are_chosen_twice_and_stay():
+    mixture = production.sampler(serial(), CASES["miss6"], 3, 303, odd_rows=2, odd_rows_fixed=6)
+    mixture.start("one")
+    chosen = []
+    for _ in range(12):
+        mixture.cycle()
+        chosen.append(mixture.odd.tolist())
+    assert [len(of) for of in chosen] == [0] * 2 + [2] * 10
+    assert chosen[2] == chosen[4] and all(of == chosen[5] for of in chosen[5:])
+    assert all(of == sorted(of) for of in chosen)
+
+
+def test_rows_of_small_clusters_come_first():
+    mixture = production.sampler(serial(), CASES["cat6"], 3, 304)
+    with mock.patch.object(odd_rows, "SMALL", 1):
+        for labels in ([0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 2, 0]):
+            production.place(mixture, np.array(labels), 0)
+            alone = np.flatnonzero(np.bincount(labels)[labels] == 1)
+            assert odd_rows.choose(mixture, len(alone)).tolist() == alone.tolist()
+
+
+@pytest.mark.quick(ranks=3)
+@pytest.mark.mpi(min_size=2)
+def test_same_bits_on_every_number_of_ranks():
+    """With given odd rows, and with rows that the chain chooses; a rank may have none of them."""
+    comm, generator = world(), np.random.Generator(np.random.Philox(seed(305)))
+    for name, (n_shards, odd) in CHOSEN.items():
+        starts = Posterior(CASES[name]).draw(generator, 2)
+        for settings in ({}, {"odd_rows": 2, "odd_rows_fixed": 3}):
+            bits = []
+            for where in (comm, serial()):
+                mixture = production.sampler(where, CASES[name], n_shards, seed(306), **settings)
+                mixture.odd = np.array(odd[:0] if settings else odd)
+                bits.append(production.digest(mixture, starts, 6) if where is comm or comm.rank == 0 else None)
+            together, alone = comm.share(bits)
+            assert together == alone, (name, settings)
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("name", ["t4", "glm4"])
+def test_same_bits_beside_an_outcome(name):
+    here, alone = (with_odd_rows(comm, name, 3, [0, 2, 3]) for comm in (world(), serial()))
+    for _ in range(12):
+        here.cycle()
+        alone.cycle()
+        z = here.view.labels()
+        assert world().rank or np.array_equal(z, alone.view.labels())
+        assert np.array_equal(here.outcome.theta, alone.outcome.theta)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_same_bits_with_views():
+    def bits(comm):
+        mixture = crosscat.sampler(comm, "block", 3, 307, split_merge=1, odd_rows=3, odd_rows_fixed=4)
+        mixture.start("one")
+        result = []
+        for _ in range(8):
+            mixture.cycle()
+            result.append((crosscat.state(mixture, crosscat.CASES["block"].units), mixture.odd.tolist()))
+        return result
+
+    result = bits(world())
+    assert world().rank or result == bits(serial())
