@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import odd_rows
+from mpibayes.hpc.crosscat import host, odd_rows
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import crosscat, outcomes, production, test_outcome
@@ -26,6 +26,8 @@ CHOSEN = {
     "count5": (2, [0, 4]),
     "nix5": (3, [0, 2, 4]),
 }
+
+SAMPLER = outcomes.sampler
 
 
 class VisitsAlone(Mixture):
@@ -76,26 +78,49 @@ def test_rows_chosen_anew_in_every_cycle_are_rejected(choose):
     assert not result.passed, str(result)
 
 
-def with_odd_rows(comm, name, n_shards, odd, *how, **settings):
-    mixture = outcomes.sampler(comm, name, n_shards, seed(21), *how, **settings)
+class VisitsBesideAnOutcome(Mixture):
+    """The visits, and the draw of the coefficients, without the sweeps of the shards."""
+
+    def cycle(self):
+        self.cycles += 1
+        odd_rows.follow(self)
+        host.draw(self)
+
+
+def with_odd_rows(comm, name, odd, *how, **settings):
+    mixture = SAMPLER(comm, name, 3, *how, **settings)
     mixture.odd = np.array(odd)
     return mixture
 
 
-@pytest.mark.parametrize(
-    "name", ["t4", pytest.param("glm4", marks=pytest.mark.thorough), pytest.param("prof5py", marks=pytest.mark.thorough)]
-)
-def test_law_beside_an_outcome(name):
-    right = outcomes.sampler
+def p_beside_an_outcome(name, cycles, odd, **settings):
+    """p and t of 24 chains."""
 
-    def sampler(*of, **settings):
-        mixture = right(*of, **settings)
-        mixture.odd = np.array([0, 2, 3])
-        return mixture
+    def sampler(comm, name, n_shards, *how, **more):
+        return with_odd_rows(comm, name, odd, *how, **more, **settings)
 
     with mock.patch.object(outcomes, "sampler", sampler):
-        p, t = test_outcome.p_value(*test_outcome.means(serial(), name, 3, 60))
+        return test_outcome.p_value(*test_outcome.means(serial(), name, 3, cycles))
+
+
+def test_law_of_the_visits_alone_beside_an_outcome():
+    """All rows are odd; enough cycles for partitions of a probability of a hundredth to be seen in most chains."""
+    p, t = p_beside_an_outcome("t4", 200, range(4), kind=VisitsBesideAnOutcome)
+    assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["t4", "glm4", "prof5py"])
+def test_law_beside_an_outcome(name):
+    p, t = p_beside_an_outcome(name, 300, [0, 2, 3])
     assert p >= LEVEL, f"{name}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+
+
+@pytest.mark.thorough
+def test_forgotten_coefficients_of_a_row_alone_are_rejected():
+    with test_outcome.in_python(candidates=test_outcome.fresh_alone):
+        p, t = p_beside_an_outcome("t4", 60, range(4), kind=VisitsBesideAnOutcome)
+    assert p < LEVEL, f"p {p:.2g}, t {t:.1f}"
 
 
 # ---- the choice, and ranks -------------------------------------------------------------------------------------------
@@ -142,7 +167,7 @@ def test_same_bits_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["t4", "glm4"])
 def test_same_bits_beside_an_outcome(name):
-    here, alone = (with_odd_rows(comm, name, 3, [0, 2, 3]) for comm in (world(), serial()))
+    here, alone = (with_odd_rows(comm, name, [0, 2, 3], 308) for comm in (world(), serial()))
     for _ in range(12):
         here.cycle()
         alone.cycle()
