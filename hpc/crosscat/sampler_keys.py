@@ -107,7 +107,7 @@ class Sampler(Section):
         '"auto", "one" or "all"',
         decided_once=True,
     )
-    odd_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
+    stray_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
         "with several shards: rows, chosen during burn-in as those most probably alone in a cluster, that are swept "
         "again after each cycle, as on one shard; auto: a fifth as many as a shard has rows; 0: none",

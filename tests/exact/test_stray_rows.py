@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import host, odd_rows
+from mpibayes.hpc.crosscat import host, stray_rows
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import crosscat, outcomes, production, test_outcome
@@ -18,7 +18,7 @@ from tests.exact.compare import seed
 from tests.exact.enumerate import CASES, Posterior
 from tests.exact.test_mixture_exact import CYCLES, LEVEL
 
-# Shards and odd rows of each case: rows of one shard and of several, next to each other and apart.
+# Shards and stray rows of each case: rows of one shard and of several, next to each other and apart.
 CHOSEN = {
     "cat6": (3, [0, 3, 4]),
     "cat6py": (6, [1, 2, 5]),
@@ -31,19 +31,19 @@ SAMPLER = outcomes.sampler
 
 
 class VisitsAlone(Mixture):
-    """The visits of odd rows without the sweeps of the shards."""
+    """The visits of stray rows without the sweeps of the shards."""
 
     def cycle(self):
         self.cycles += 1
-        odd_rows.follow(self)
+        stray_rows.follow(self)
         return self._info(0.0, self._split_and_merge())
 
 
 def verdict(comm, name, n_replicates, kind=Mixture, n=0):
-    """n: number of odd rows of a program that chooses them."""
-    n_shards, odd = CHOSEN[name]
-    mixture = production.sampler(comm, CASES[name], n_shards, seed(301), kind=kind, odd_rows=n)
-    mixture.odd = np.array(odd)
+    """n: number of stray rows of a program that chooses them."""
+    n_shards, strays = CHOSEN[name]
+    mixture = production.sampler(comm, CASES[name], n_shards, seed(301), kind=kind, stray_rows=n)
+    mixture.strays = np.array(strays)
     return production.verdict(mixture, Posterior(CASES[name]), n_replicates, CYCLES, seed(302), LEVEL)
 
 
@@ -68,11 +68,11 @@ def alone_now(chain, n):
     return np.flatnonzero(np.bincount(z)[z] == 1)
 
 
-@pytest.mark.parametrize("choose", [odd_rows.choose, alone_now])
+@pytest.mark.parametrize("choose", [stray_rows.choose, alone_now])
 def test_rows_chosen_anew_in_every_cycle_are_rejected(choose):
     with (
-        mock.patch.object(odd_rows, "due", lambda cycle, fixed: True),
-        mock.patch.object(odd_rows, "choose", choose),
+        mock.patch.object(stray_rows, "due", lambda cycle, fixed: True),
+        mock.patch.object(stray_rows, "choose", choose),
     ):
         result = verdict(serial(), "cat6", 120, VisitsAlone, 2)
     assert not result.passed, str(result)
@@ -83,28 +83,28 @@ class VisitsBesideAnOutcome(Mixture):
 
     def cycle(self):
         self.cycles += 1
-        odd_rows.follow(self)
+        stray_rows.follow(self)
         host.draw(self)
 
 
-def with_odd_rows(comm, name, odd, *how, **settings):
+def with_stray_rows(comm, name, strays, *how, **settings):
     mixture = SAMPLER(comm, name, 3, *how, **settings)
-    mixture.odd = np.array(odd)
+    mixture.strays = np.array(strays)
     return mixture
 
 
-def p_beside_an_outcome(name, cycles, odd, **settings):
+def p_beside_an_outcome(name, cycles, strays, **settings):
     """p and t of 24 chains."""
 
     def sampler(comm, name, n_shards, *how, **more):
-        return with_odd_rows(comm, name, odd, *how, **more, **settings)
+        return with_stray_rows(comm, name, strays, *how, **more, **settings)
 
     with mock.patch.object(outcomes, "sampler", sampler):
         return test_outcome.p_value(*test_outcome.means(serial(), name, 3, cycles))
 
 
 def test_law_of_the_visits_alone_beside_an_outcome():
-    """All rows are odd; enough cycles for partitions of a probability of a hundredth to be seen in most chains."""
+    """All rows are strays; enough cycles for partitions of a probability of a hundredth to be seen in most chains."""
     p, t = p_beside_an_outcome("t4", 200, range(4), kind=VisitsBesideAnOutcome)
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
@@ -127,12 +127,12 @@ def test_forgotten_coefficients_of_a_row_alone_are_rejected():
 
 
 def test_they_are_chosen_twice_and_stay():
-    mixture = production.sampler(serial(), CASES["miss6"], 3, 303, odd_rows=2, odd_rows_fixed=6)
+    mixture = production.sampler(serial(), CASES["miss6"], 3, 303, stray_rows=2, stray_rows_fixed=6)
     mixture.start("one")
     chosen = []
     for _ in range(12):
         mixture.cycle()
-        chosen.append(mixture.odd.tolist())
+        chosen.append(mixture.strays.tolist())
     assert [len(of) for of in chosen] == [0] * 2 + [2] * 10
     assert chosen[2] == chosen[4] and all(of == chosen[5] for of in chosen[5:])
     assert all(of == sorted(of) for of in chosen)
@@ -140,25 +140,25 @@ def test_they_are_chosen_twice_and_stay():
 
 def test_rows_of_small_clusters_come_first():
     mixture = production.sampler(serial(), CASES["cat6"], 3, 304)
-    with mock.patch.object(odd_rows, "SMALL", 1):
+    with mock.patch.object(stray_rows, "SMALL", 1):
         for labels in ([0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 2, 0]):
             production.place(mixture, np.array(labels), 0)
             alone = np.flatnonzero(np.bincount(labels)[labels] == 1)
-            assert odd_rows.choose(mixture, len(alone)).tolist() == alone.tolist()
+            assert stray_rows.choose(mixture, len(alone)).tolist() == alone.tolist()
 
 
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():
-    """With given odd rows, and with rows that the chain chooses; a rank may have none of them."""
+    """With given stray rows, and with rows that the chain chooses; a rank may have none of them."""
     comm, generator = world(), np.random.Generator(np.random.Philox(seed(305)))
-    for name, (n_shards, odd) in CHOSEN.items():
+    for name, (n_shards, strays) in CHOSEN.items():
         starts = Posterior(CASES[name]).draw(generator, 2)
-        for settings in ({}, {"odd_rows": 2, "odd_rows_fixed": 3}):
+        for settings in ({}, {"stray_rows": 2, "stray_rows_fixed": 3}):
             bits = []
             for where in (comm, serial()):
                 mixture = production.sampler(where, CASES[name], n_shards, seed(306), **settings)
-                mixture.odd = np.array(odd[:0] if settings else odd)
+                mixture.strays = np.array(strays[:0] if settings else strays)
                 bits.append(production.digest(mixture, starts, 6) if where is comm or comm.rank == 0 else None)
             together, alone = comm.share(bits)
             assert together == alone, (name, settings)
@@ -167,7 +167,7 @@ def test_same_bits_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["t4", "glm4"])
 def test_same_bits_beside_an_outcome(name):
-    here, alone = (with_odd_rows(comm, name, [0, 2, 3], 308) for comm in (world(), serial()))
+    here, alone = (with_stray_rows(comm, name, [0, 2, 3], 308) for comm in (world(), serial()))
     for _ in range(12):
         here.cycle()
         alone.cycle()
@@ -179,12 +179,12 @@ def test_same_bits_beside_an_outcome(name):
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_with_views():
     def bits(comm):
-        mixture = crosscat.sampler(comm, "block", 3, 307, split_merge=1, odd_rows=3, odd_rows_fixed=4)
+        mixture = crosscat.sampler(comm, "block", 3, 307, split_merge=1, stray_rows=3, stray_rows_fixed=4)
         mixture.start("one")
         result = []
         for _ in range(8):
             mixture.cycle()
-            result.append((crosscat.state(mixture, crosscat.CASES["block"].units), mixture.odd.tolist()))
+            result.append((crosscat.state(mixture, crosscat.CASES["block"].units), mixture.strays.tolist()))
         return result
 
     result = bits(world())

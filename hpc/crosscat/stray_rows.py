@@ -1,10 +1,10 @@
-"""Sweeps of the odd rows: a fixed set of rows, of all shards, in whose sweeps every cluster is collapsed.
+"""Sweeps of stray rows: a fixed set of rows, of all shards, that are visited with all clusters collapsed.
 
-Clusters of one row or a few open and close on one shard a cycle, and one whose rows are on several shards hardly ever
-closes. Nearly all of them are of rows that no large cluster explains well, and these can be found: each is more or less
-probable in a new cluster, given all others. The most probable ones are chosen during burn-in; from then on they are
-visited together after every cycle, on all ranks alike, as on one shard: Neal's Algorithm 3 for a part of the rows,
-beside an outcome Algorithm 8 (docs/math.md 2.17). The set must not depend on the present state.
+A cluster of a few rows opens on one shard a cycle, and hardly ever closes if its rows are on several. Nearly all such
+clusters are of strays: rows that no large cluster explains well, with the highest probabilities of a new cluster given
+all other rows. They are chosen during burn-in. From then on they are visited after every cycle, by all ranks alike, as
+on one shard: Neal's Algorithm 3 for some of the rows, beside an outcome Algorithm 8 (docs/math.md 2.17). That is exact
+because the set does not depend on the present state.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
 
 SHARE = 5  # by default a fifth as many as a shard has rows
-SMALL = 3  # rows of clusters of so many rows are odd, whatever their probabilities
+SMALL = 3  # rows in clusters of at most this size are chosen first
 SLICE = 4_096  # rows scored at a time
 SWEEP = 1 << 32  # number of their sweep in the random streams, above those of a cycle
 
 
 def default_count(n_rows: int, n_shards: int) -> int:
-    """Return the default number of odd rows; a single shard has all clusters collapsed anyway."""
+    """Return the default number of stray rows; a single shard has all clusters collapsed anyway."""
     return 0 if n_shards == 1 else n_rows // n_shards // SHARE
 
 
 def due(cycle: int, fixed: int) -> bool:
-    """True if the odd rows are chosen after a cycle: for the first time, and for the last, after cycle `fixed`."""
+    """True if stray rows are chosen after a cycle: a first time halfway, and for good after cycle `fixed`."""
     return cycle in (max(1, fixed // 2), max(1, fixed))
 
 
@@ -81,18 +81,18 @@ def _alone(view: View) -> list[np.ndarray]:
 
 
 def follow(chain: Mixture) -> None:
-    """Choose the odd rows if that is due after a cycle of a chain with several shards, and visit them. Collective."""
-    n = chain.settings.odd_rows if chain.n_shards > 1 and not chain.growing else 0
-    if n and due(chain.cycles, chain.settings.odd_rows_fixed):
-        chain.odd = choose(chain, n)
-    if len(chain.odd):
-        visit(chain, chain.odd)
+    """Choose the stray rows if that is due after a cycle of a chain with several shards, and visit them. Collective."""
+    n = chain.settings.stray_rows if chain.n_shards > 1 and not chain.growing else 0
+    if n and due(chain.cycles, chain.settings.stray_rows_fixed):
+        chain.strays = choose(chain, n)
+    if len(chain.strays):
+        visit(chain, chain.strays)
 
 
-def visit(chain: Mixture, odd: np.ndarray) -> None:
-    """Sweep the odd rows in all views, with weights and parameters integrated out. Collective."""
-    first = np.searchsorted(odd, chain.cut)
-    here = [odd[first[s.index] : first[s.index + 1]] - s.start for s in chain.shards]  # of each of this rank's shards
+def visit(chain: Mixture, strays: np.ndarray) -> None:
+    """Sweep the stray rows in all views, with weights and parameters integrated out. Collective."""
+    first = np.searchsorted(strays, chain.cut)
+    here = [strays[first[s.index] : first[s.index + 1]] - s.start for s in chain.shards]
     views = zip(chain.views, host.by_view(chain))
     changed = [view for view, outcome in views if _sweep(view, here, first, chain.cycles, outcome)]
     if changed:
@@ -100,7 +100,10 @@ def visit(chain: Mixture, odd: np.ndarray) -> None:
 
 
 def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int, outcome: Outcome | None) -> bool:
-    """Sweep the odd rows in a view; return True if its partition changed. All ranks compute the same."""
+    """Sweep the stray rows in a view; return True if its partition changed. All ranks compute the same.
+
+    here: stray rows among those of each of this rank's shards; first: number of the first stray row of each shard.
+    """
     rows, before, answers = _gathered(view, here, outcome)
     clusters, key = collapsed_clusters(view.components, view.hyper, view.partition.statistics), view.key(cycle)
     prior, z, of = view.components.prior(view.hyper), before.copy(), None
@@ -119,8 +122,8 @@ def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int
         return False
     name = np.full(clusters.n_slots, -1, np.int32)
     name[occupied] = np.arange(len(occupied))
-    for shard, labels, odd in zip(view.shards, view.z, here):
-        labels[odd] = z[first[shard.index] : first[shard.index + 1]]
+    for shard, labels, strays in zip(view.shards, view.z, here):
+        labels[strays] = z[first[shard.index] : first[shard.index + 1]]
         if len(occupied) < len(name):
             labels[:] = name[labels]
     view.n_labels = len(occupied)
@@ -131,9 +134,9 @@ def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int
 def _gathered(
     view: View, here: Sequence[np.ndarray], outcome: Outcome | None
 ) -> tuple[Rows, np.ndarray, Answers | None]:
-    """Return cells, labels and outcome of the odd rows of all shards, in order. Collective."""
-    mine = [(shard.rows.take(odd), z[odd]) for shard, z, odd in zip(view.shards, view.z, here)]
-    theirs = [] if outcome is None else [a.take(odd) for a, odd in zip(outcome.answers, here)]
+    """Return cells, labels and outcome of the stray rows of all shards, in order. Collective."""
+    mine = [(shard.rows.take(strays), z[strays]) for shard, z, strays in zip(view.shards, view.z, here)]
+    theirs = [] if outcome is None else [a.take(strays) for a, strays in zip(outcome.answers, here)]
     every = view.comm.collect((mine, theirs))
     rows, labels = zip(*(part for parts, _ in every for part in parts))
     whole = [np.concatenate([getattr(part, name) for part in rows]) for name in ARRAYS]
