@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import host, sync
+from mpibayes.hpc.crosscat import host, stray_rows, sync
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.columns import round as of_columns
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, renumbered, units
@@ -71,6 +71,7 @@ class Mixture:
         if settings.annealing is not None:
             self.growth = Growth(comm, settings.annealing, np.diff(self.cut), settings.seed, chain)
         self.cycles = 0
+        self.strays = np.zeros(0, np.int64)  # rows that are swept again after every cycle (stray_rows.py)
         self.units = units(columns, settings.blocks)  # with given links a tree is a unit
         if settings.likelihood and not isinstance(settings.links, str):
             seconds = ((column.name, column.second) for column in columns if column.second)
@@ -254,6 +255,7 @@ class Mixture:
         self.linking.fill_gaps()
         self.summarise()
         tally = self._split_and_merge()
+        stray_rows.follow(self)
         host.draw(self)
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         of_views = of_columns.move(self) if self.law is not None else {}

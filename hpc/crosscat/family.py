@@ -13,7 +13,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import draws, host
+from mpibayes.hpc.crosscat import draws, host, stray_rows
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
@@ -57,6 +57,8 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         hyper_every=sampler.hyper_every,
         split_merge=None if sampler.split_merge == "auto" else sampler.split_merge,
         annealing=strategy.annealing(config, n_rows),
+        stray_rows=0 if sampler.stray_rows == "auto" else sampler.stray_rows,
+        stray_rows_fixed=config.burn_in,
         view_concentration=model.view_law,
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
@@ -88,13 +90,14 @@ class Family:
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = count(config.run.shards, n_training)
-        opening = config.of(Sampler).opening
+        opening, strays = config.of(Sampler).opening, config.of(Sampler).stray_rows
         if opening == "auto":  # cheaper cycles, and as many effective draws per second: benchmarks/opening.py
             opening = "one"
         values = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
             "sampler": {
                 "opening": opening,
+                "stray_rows": stray_rows.default_count(n_training, shards) if strays == "auto" else strays,
                 "init": strategy.initial(config, n_training),
                 "init_rows": strategy.pilot_rows(config, n_training),
             },
@@ -300,6 +303,8 @@ class ViewsChain:
             "process": np.asarray(mixture.process, np.float64),
             "heldout_draws": heldout.n_draws if heldout is not None else 0,
         }
+        if len(mixture.strays):
+            shared["stray_rows"] = mixture.strays
         if mixture.settings.links != "none":
             shared["links"] = mixture.linking.coding.parents
         if mixture.settings.learns_bases:
@@ -336,6 +341,7 @@ class ViewsChain:
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
+        mixture.strays = shared.get("stray_rows", mixture.strays)
         mixture.resume(int(shared["cycles"]), shared["plan"], tuple(shared["process"].tolist()))
         outcomes.restore(mixture.outcome, shared, shards)
         if mixture.outcome is not None:  # earlier versions had no host, and one view

@@ -107,6 +107,14 @@ class Sampler(Section):
         '"auto", "one" or "all"',
         decided_once=True,
     )
+    stray_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
+        "auto",
+        "with several shards: rows, chosen during burn-in as those most probably alone in a cluster, that are swept "
+        "again after each cycle, as on one shard; auto: a fifth as many as a shard has rows; 0: none",
+        f'"auto" or {whole(0, MOST_ROWS)}',
+        decided_once=True,
+        formerly=0,
+    )
     hyper_every: Cycles = key(1, "cycles between updates of hyperparameters", CYCLES)
 
 

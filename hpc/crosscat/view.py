@@ -52,6 +52,8 @@ class Settings:
     blocks: Mapping[str, Mapping] = field(default_factory=dict)  # of full-covariance normals, see Components
     hyper_every: int = 1  # cycles between updates of hyperparameters
     split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see moves.round.due
+    stray_rows: int = 0  # most rows that are swept again after each cycle, see stray_rows.py
+    stray_rows_fixed: int = 0  # cycle after which these rows are chosen for the last time
     annealing: Annealing | None = None  # None: all rows from the start
     view_concentration: object = (
         None  # of the columns over views, in the form of `concentration`; None: columns stay in their views

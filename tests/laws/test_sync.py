@@ -23,6 +23,7 @@ OPENINGS = {
     "all": {"opening": "all"},
     "two sweeps": {"sweeps_per_cycle": 2},
     "moves": {"split_merge": 2},
+    "stray rows": {"stray_rows": 30, "stray_rows_fixed": 2},
     "growing": {"annealing": Annealing(passes=3.0, start_rows=20)},
 }
 

@@ -200,6 +200,7 @@ OF_A_MIXTURE = {
     "sampler.init_labels": [("sampler.init=labels", "sampler.init_labels=labels.txt")],
     **each("sampler.sweeps_per_cycle", "3"),
     **each("sampler.opening", "all", "one"),
+    **each("sampler.stray_rows", "0", "20"),
     **each("sampler.hyper_every", "2"),
     "anneal.schedule": [
         ("anneal.schedule=geometric", *ANNEAL),
