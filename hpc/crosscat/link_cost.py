@@ -11,7 +11,7 @@ import numpy as np
 
 from mpibayes.hpc.data.bins import MOST_CONTEXTS
 from mpibayes.hpc.links import moves
-from mpibayes.hpc.links.scores import AT_ONCE
+from mpibayes.hpc.links.scores import AT_ONCE, MOST_SHARED
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
@@ -23,7 +23,7 @@ def draw_seconds(columns: Sequence[Column], n_rows: int, n_ranks: int, n_cluster
     """Forecast the seconds of a draw of links on each of `n_ranks` ranks; n_rows: of all of them."""
     contexts = np.array([min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels])
     levels, d = sum(len(c.levels) + 1 for c in columns if c.levels), len(columns)
-    shared = max(2, min(MOST_CONTEXTS, n_rows // (8 * n_clusters)))
+    shared = max(2, min(MOST_SHARED, n_rows // (8 * n_clusters)))
     passes = float(np.minimum(1.0, np.log(np.maximum(contexts, 2)) / np.log(shared)).sum())
     rows = passes * len(contexts) * n_rows / n_ranks * CELL_S
     counts = passes * levels * n_clusters * shared * COUNT_S + levels * n_clusters * contexts.sum() * TERM_S
@@ -34,7 +34,7 @@ def draw_bytes(rows: int, code_bytes: int, n_columns: int, levels: int, n_cluste
     """Forecast the bytes at the peak of a draw, or of a scan of columns over views: a copy of the codes, counts by
     cluster and context (4 bytes, and 20 where parents that share a pass are told apart), and eight matrices of
     columns by columns. levels: with the most contexts."""
-    at_once = min(AT_ONCE, levels * max(n_clusters, min(MOST_CONTEXTS * n_clusters, rows // 8)))
+    at_once = min(AT_ONCE, levels * max(n_clusters, min(MOST_SHARED * n_clusters, rows // 8)))
     return rows * code_bytes + 24 * at_once + 64 * n_columns**2
 
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.data.bins import MOST_CONTEXTS
 from mpibayes.hpc.links.base import Integrated
 from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
@@ -23,6 +22,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 22  # counts summed in one reduction
+MOST_SHARED = 16  # contexts of parents that share a pass over the rows, together
 
 
 def link_scores(
@@ -94,11 +94,14 @@ class Evidence:
 
     def children(self, j: int) -> np.ndarray:
         """Columns that may depend on column j."""
-        of_level = self._contexts.get(self.kind.columns[j].name)
-        if of_level is None:
-            return np.zeros(0, np.intp)
-        fits = (int(of_level.max()) + 1) * self._width <= MOST_CODES
-        return np.flatnonzero(fits & (np.arange(len(fits)) != j))
+        return np.flatnonzero(self._allowed[j])
+
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """Mask of the links that are allowed, (D, D): parent, child."""
+        of_level = [self._contexts.get(column.name) for column in self.kind.columns]
+        n = np.array([MOST_CODES if of is None else int(of.max()) + 1 for of in of_level], np.int64)
+        return (n[:, None] * self._width <= MOST_CODES) & ~np.eye(len(n), dtype=bool)
 
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
         """Log evidence of `children` with parent j, (n,). labels: for the rows of each shard, 0..k-1 or negative.
@@ -111,15 +114,14 @@ class Evidence:
         Collective."""
         n_rows = np.array([sum(map(len, labels))], np.int64)
         self.comm.sum_everywhere(n_rows)
-        most = min(MOST_CONTEXTS, int(n_rows[0]) // (8 * k), MOST_CODES // int(self._width.max(initial=1)))
+        most = min(MOST_SHARED, int(n_rows[0]) // (8 * k), MOST_CODES // int(self._width.max(initial=1)))
         for parents, n in self._shared(most):
             each, whole = [self.contexts(j) for j in parents], np.arange(n)
             groups, own, step = _split(_crossed(each), n, labels), {}, n
             for j, (_, n_own) in zip(parents, each):
                 step //= n_own
                 own[j] = np.eye(n_own)[whole // step % n_own]  # (n, n_own): its context in each combination
-            children = {j: self.children(j) for j in parents}
-            for subset in self._pieces(np.unique(np.concatenate([*children.values()])), k * n):
+            for subset in self._pieces(np.flatnonzero(self._allowed[parents].any(axis=0)), k * n):
                 levels, offsets = count_levels(self.comm, self.kind, zip(self._codes, groups), k * n, subset)
                 beta = np.concatenate([self._beta[c] for c in subset.tolist()])
                 for j, of in own.items():
@@ -127,7 +129,7 @@ class Evidence:
                     if len(own) > 1:
                         part = (levels.reshape(-1, n) @ of).astype(np.int32).reshape(len(levels), -1)
                     log_p = updates.log_marginals(part, beta, offsets, 0, len(subset))[0]
-                    allowed = np.isin(subset, children[j])
+                    allowed = self._allowed[j, subset]
                     score[subset[allowed], j] = log_p[allowed]
 
     def _shared(self, most: int) -> Iterator[tuple[list[int], int]]:
@@ -135,7 +137,7 @@ class Evidence:
         one parent."""
         parents: list[int] = []
         product = 1
-        for j in (j for j in range(len(self.kind)) if len(self.children(j))):
+        for j in np.flatnonzero(self._allowed.any(axis=1)).tolist():
             n = int(self._contexts[self.kind.columns[j].name].max()) + 1
             if parents and product * n > most:
                 yield parents, product
@@ -148,7 +150,7 @@ class Evidence:
         """Return the contexts of column j in the rows of each shard, and how many there are."""
         column = self.kind.columns[j]
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last: a missing cell in an idle row
-        return [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows], int(of_level.max()) + 1
+        return [of_level[codes[column.block][column.index]] for codes in self._codes], int(of_level.max()) + 1
 
     def children_of_number(self, number: Column) -> np.ndarray:
         """Columns that may depend on a number: all but the one that records its atom."""

@@ -108,7 +108,7 @@ def test_parents_that_share_a_pass_have_the_scores_of_passes_of_their_own():
     contexts = {c.name: np.minimum(np.arange(len(c.levels)), 31) for c in columns}
     kind = Components(columns, {}).categorical
     evidence = scores.Evidence(serial(), contexts, kind, np.full(len(columns), 0.7), shards)
-    assert [parents for parents, _ in evidence._shared(32)] == [[0, 1], [2], [3, 4, 5]]
+    assert [parents for parents, _ in evidence._shared(16)] == [[0, 1], [2], [3, 4, 5]]
     together, each = (np.full((len(columns), len(columns)), -np.inf) for _ in range(2))
     evidence.under_all(labels, 3, together)
     for j in range(len(columns)):
