@@ -6,6 +6,7 @@ core.
     python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py views FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py independent --out OUT [--seeds 10]
+    python benchmarks/links.py same FILE.h5 ... --out OUT
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training rows alone, as in published
 scores, or with --valid the validation rows too, scored on all test rows. tables: imported tables; a tenth of the rows
@@ -16,6 +17,8 @@ views: the same tables cross-categorized, from one search without links on 3,000
 no parents by bins.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
+same: a cycle with links beside one without, from the same labels, those of a chain with links after 150 cycles; without
+splits and merges, so that clusters stay about as many; and a draw of links, of which there is one in 100 cycles.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
@@ -38,6 +41,8 @@ from mpibayes.hpc.data.bins import fit_bins
 from mpibayes.hpc.data.children import child_columns
 from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data, HeldOutRows
+from mpibayes.hpc.data.shapes import fit_shapes
+from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
 
@@ -62,10 +67,14 @@ def binary(data: Path, name: str, valid: bool):
     return columns, rows, typed(parts[2])[1]
 
 
-def imported(path: Path):
+def imported(path: Path, shapes: bool, several: bool):
     """The same of an imported table, whose numbers are cut into bins, and may lean on each other in lines, or on
-    columns with levels."""
-    data = Data(Table.open(path), (), 0.1, latent=True)
+    columns with levels. shapes: in the coordinates of `model.shapes`."""
+    table = Table.open(path)
+    data = Data(table, (), 0.1, latent=True)
+    if shapes:
+        fitted = fit_shapes(data, several)
+        data = Data(table.having([replace(c, shape=fitted.get(c.name)) for c in table.columns]), (), 0.1, latent=True)
     cuts, lines, below = fit_bins(data, "forest"), line_columns(data, "forest"), child_columns(data, "forest")
     return (
         [replace(c, cuts=cuts.get(c.name, ()), line=c.name in lines, child=c.name in below) for c in data.columns],
@@ -138,13 +147,55 @@ def measured(
     return result, scorer.log_sums[0] - np.log(scorer.n_draws)
 
 
+def same_labels(columns, rows) -> dict:
+    """Times of a cycle with and without links from the same labels, by turns."""
+
+    def chain(links: str, **settings):
+        of = Settings(seed=1, links=links, **settings)
+        return Mixture(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), of)
+
+    first, took, found = chain("forest"), {"none": [], "forest": []}, {}
+    first.start("one")
+    for _ in range(150):
+        first.cycle()
+    labels, parents = np.concatenate(first.view.z), first.linking.coding.parents
+    for _ in range(5):
+        for links, times in took.items():
+            mixture = chain(links, link_moves=0, split_merge=0)
+            mixture.start(labels)
+            if links != "none":
+                mixture.linking.link_and_count(parents)
+            for _ in range(3):
+                mixture.cycle()
+            before = time.process_time()
+            for _ in range(10):
+                info = mixture.cycle()
+            times.append((time.process_time() - before) / 10)
+            found[f"clusters, {links}"] = info.n_clusters
+    draws, due = [], moves.due
+    moves.due = lambda every, cycle: True
+    for _ in range(3):
+        before = time.process_time()
+        mixture.linking.draw()
+        draws.append(time.process_time() - before)
+    moves.due = due
+    ratios = np.array(took["forest"]) / took["none"]
+    draw = float(np.median(draws))
+    return {
+        **found, "n_links": int((parents != -1).sum()), "none_s": float(np.median(took["none"])),
+        "forest_s": float(np.median(took["forest"])), "draw_s": draw, "ratio": float(np.median(ratios)),
+        "with_draws": float(np.median(ratios) + draw / 100 / np.median(took["none"])),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["binary", "tables", "views", "independent"])
+    parser.add_argument("what", choices=["binary", "tables", "views", "independent", "same"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tables", nargs="*", default=BINARY)
     parser.add_argument("--valid", action="store_true", help="train on the validation rows of 0/1 tables, too")
+    parser.add_argument("--shapes", action="store_true", help="numbers in the coordinates that runs have by default")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--links", nargs="*", help="of these alone")
@@ -159,7 +210,12 @@ def main() -> None:
         return
     sources = {path.stem: path for path in given.files} if given.files else dict.fromkeys(given.tables)
     for name, path in sources.items():
-        table = imported(path) if path else binary(given.data, name, given.valid)
+        table = imported(path, given.shapes, given.what == "views") if path else binary(given.data, name, given.valid)
+        if given.what == "same":
+            columns, rows, _ = table
+            columns = [replace(c, cuts=c.cuts if not c.line and not c.child else ()) for c in columns]
+            write(given.out, name, {"rows": len(rows), **same_labels(columns, rows)})
+            continue
         several = given.what == "views"
         for links in given.links or ("none", "forest", *{"tables": MORE, "views": MORE[::2]}.get(given.what, ())):
             columns, rows, held = table

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.crosscat import link_cost
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
@@ -33,7 +34,6 @@ from mpibayes.hpc.crosscat.with_outcome import add_to_sample, in_words
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.coding import widest_links
 from mpibayes.hpc.links.gaps import AT_ONCE as AT_ONCE_IN_GAPS
-from mpibayes.hpc.links.scores import AT_ONCE
 from mpibayes.hpc.outcome.columns import Columns
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.parallel import shards
@@ -128,8 +128,7 @@ def memory_per_rank(
                cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
                scores of the counts up to 1,023
     bounds     with many clusters, see `_bounds_bytes`
-    links      when links are drawn, or columns scanned over views: a copy of the codes, and counts by cluster and
-               context, twice (4 bytes each)
+    links      see `link_cost.draw_bytes`
     gaps       a byte per row of each such column; weights of levels, a few times; level probabilities (4 bytes), twice;
                for missing numbers an index and a byte, and in draws and checkpoints, twice, a number (8), all on root
     outcome    see `outcome_bytes`
@@ -157,7 +156,7 @@ def memory_per_rank(
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
         + 8 * 1024 * widths["tallies"],
-        "links": rows * (row - 8 * numeric) + 8 * min(AT_ONCE, levels * n_clusters) if links else 0,
+        "links": link_cost.draw_bytes(rows, row - 8 * numeric, len(columns), levels, n_clusters) if links else 0,
         "gaps": gaps * rows
         + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0)
         + 25 * holes
@@ -282,7 +281,8 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     schedule = examined.schedule(ranks)
     fewest = schedule.sizes[-1]
     config, table, data, n_heldout = examined.config, examined.table, examined.data, examined.n_heldout
-    several = config.of(Model).has_views
+    model = config.of(Model)
+    several = model.has_views
     dealt = strategy.views_at_first(config) if several else 0
     of_clusters, searches = strategy.cluster_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
     sample = strategy.pilot_rows(config, data.n_rows) if several else 0
@@ -323,8 +323,8 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
-        data.columns, data.n_rows, examined.shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
-        moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
+        widest_links(data.columns, model.parents), data.n_rows, examined.shards, fewest, n_clusters, kept, n_heldout,
+        mpi=ranks > 1, links=model.learns_links, moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once, cluster_rows=of_clusters, outcome=law_of(outcome),
         outcome_bounds=has_bounds(outcome),
@@ -347,6 +347,9 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     if timing.coefficients is not None:
         share = speed.cycle_s(working, drawn=False) / cycle_s
         yield "", f"this includes draws of the outcome's coefficients, {1.0 - share:.0%} of it"
+    if model.learns_links and not several:
+        of = n_clusters, settings_of(config, data.n_rows).link_moves, run.cycles
+        yield "", link_cost.in_words(data.columns, data.n_rows, working, *of)
     if several:
         yield "", "this includes moves of columns, whose time is scaled with the number of rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.kernels.common.functions import gammaln
+from mpibayes.kernels.mixture.updates import log_product
 
 ROOT = -1  # parent of a column without one
-AT_ONCE = 1 << 20  # numbers that a matrix product holds at once
 
 
 def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
@@ -102,7 +102,7 @@ def _draw(weight: np.ndarray, parents: np.ndarray, u: np.ndarray, columns: np.nd
     half = n // 2
     first, others = columns[:half], columns[half:]
     to_first, to_others = ends[:, [*range(half), n]], ends[:, half:]
-    steps = _product(weight[others], ends)
+    steps = log_product(weight[others], ends)
     _draw(weight, parents, u, first, _past(to_first, ends[:, half:n], steps[:, [*range(half, n), *range(half), n]]))
     _draw(weight, parents, u, others, _past(to_others, ends[:, :half], ends[parents[first]]))
 
@@ -111,36 +111,19 @@ def _past(ends: np.ndarray, there: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Log probabilities that walks end in each of m states, (D + 1, m), if walks that reach one of n others continue.
     ends: log probabilities without passing the n. there (D + 1, n): of reaching each of the n. steps (n, n + m): log
     weights of the steps from the n to each other and to the m."""
-    return np.logaddexp(ends, _product(there, _log_ends(steps)))
+    return np.logaddexp(ends, log_product(there, _log_ends(steps)))
 
 
 def _log_ends(steps: np.ndarray) -> np.ndarray:
     """Log probability that a walk from each of n states leaves them for each of m others, (n, m). steps (n, n + m): log
-    weights, first of the steps among the n; staying is no step."""
-    n, to = len(steps), steps.copy()
-    for k in range(n):
-        to[k, k] = -np.inf
-        to[k] -= np.logaddexp.reduce(to[k, k:])
-        rest = slice(k + 1, n)
-        through = to[rest, k].copy()
-        np.logaddexp(to[rest, k + 1 :], through[:, None] + to[k, k + 1 :], out=to[rest, k + 1 :])
-    out = to[:, n:].copy()
-    for k in range(n - 2, -1, -1):
-        out[k] = np.logaddexp(out[k], _product(to[k : k + 1, k + 1 : n], out[k + 1 :])[0])
-    return out
-
-
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Log of the product of two matrices given their logs, (n, m) from (n, k) and (k, m)."""
-    rows = max(1, AT_ONCE // max(1, b.size))
-    parts = []
-    for i in range(0, len(a), rows):
-        terms = a[i : i + rows, :, None] + b
-        top = terms.max(axis=1)
-        finite = np.where(np.isfinite(top), top, 0.0)
-        with np.errstate(divide="ignore"):
-            parts.append(np.log(np.exp(terms - finite[:, None]).sum(axis=1)) + finite)
-    return np.concatenate(parts)
+    weights, first of the steps among the n; staying is no step. Half of the states are eliminated before the others."""
+    n = len(steps)
+    if n == 1:
+        return steps[:, 1:] - np.logaddexp.reduce(steps[:, 1:], axis=1, keepdims=True)
+    half = n // 2
+    first = _log_ends(steps[:half])
+    last = _log_ends(np.logaddexp(steps[half:, half:], log_product(steps[half:, :half], first)))
+    return np.concatenate([np.logaddexp(first[:, n - half :], log_product(first[:, : n - half], last)), last])
 
 
 def _pick(log_weight: np.ndarray, u: float) -> int:

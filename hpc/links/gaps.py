@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding, number_in
-from mpibayes.hpc.links.counts import count_levels
+from mpibayes.hpc.links.counts import by_column, count_levels
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -129,7 +129,8 @@ class Gaps:
                     )
         with_levels = (self.coding.plain[c] for c in self.columns if self.coding.plain[c].levels)
         places = sorted(tables.number[column.name] for column in with_levels)
-        counted, offsets = count_levels(comm, kind, labelled, levels.shape[1], places)
+        cells = ((by_column(rows), z) for rows, z in labelled)
+        counted, offsets = count_levels(comm, kind, cells, levels.shape[1], places)
         for i, c in enumerate(places):
             levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
 

@@ -8,6 +8,7 @@ counts summed over ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.base import Integrated
 from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
-from mpibayes.hpc.links.counts import count_levels
+from mpibayes.hpc.links.counts import by_column, count_levels
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
-AT_ONCE = 1 << 23  # counts summed in one reduction
+AT_ONCE = 1 << 22  # counts summed in one reduction
+MOST_SHARED = 16  # contexts of parents that share a pass over the rows, together
 
 
 def link_scores(
@@ -38,7 +40,9 @@ def link_scores(
     d, labels = len(kind), [z for _, z in labelled]
     evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled], bases)
     score = np.full((d, d + len(coding.numbers)), -np.inf)
-    for j in range(d):
+    if bases is None:
+        evidence.under_all(labels, n_labels, score)
+    for j in range(d) if bases is not None else ():
         children = evidence.children(j)
         if len(children):
             score[children, j] = evidence.under(j, labels, n_labels, children)
@@ -84,24 +88,69 @@ class Evidence:
         self.comm, self.kind, self.rows, self._contexts = comm, kind, rows, contexts
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
 
+    @cached_property
+    def _codes(self) -> list[dict[str, np.ndarray]]:
+        return [by_column(rows) for rows in self.rows]
+
     def children(self, j: int) -> np.ndarray:
         """Columns that may depend on column j."""
-        of_level = self._contexts.get(self.kind.columns[j].name)
-        if of_level is None:
-            return np.zeros(0, np.intp)
-        fits = (int(of_level.max()) + 1) * self._width <= MOST_CODES
-        return np.flatnonzero(fits & (np.arange(len(fits)) != j))
+        return np.flatnonzero(self._allowed[j])
+
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """Mask of the links that are allowed, (D, D): parent, child."""
+        of_level = [self._contexts.get(column.name) for column in self.kind.columns]
+        n = np.array([MOST_CODES if of is None else int(of.max()) + 1 for of in of_level], np.int64)
+        return (n[:, None] * self._width <= MOST_CODES) & ~np.eye(len(n), dtype=bool)
 
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
         """Log evidence of `children` with parent j, (n,). labels: for the rows of each shard, 0..k-1 or negative.
         Collective."""
         return self.in_contexts(*self.contexts(j), labels, k, children, j)
 
+    def under_all(self, labels: Sequence[np.ndarray], k: int, score: np.ndarray) -> None:
+        """Put the log evidence of every column with each parent among these D into `score` (D, D), where a link is
+        allowed. Parents of few contexts share a pass over the rows, which counts cells by all their contexts together.
+        Collective."""
+        n_rows = np.array([sum(map(len, labels))], np.int64)
+        self.comm.sum_everywhere(n_rows)
+        most = min(MOST_SHARED, int(n_rows[0]) // (8 * k), MOST_CODES // int(self._width.max(initial=1)))
+        for parents, n in self._shared(most):
+            each, whole = [self.contexts(j) for j in parents], np.arange(n)
+            groups, own, step = _split(_crossed(each), n, labels), {}, n
+            for j, (_, n_own) in zip(parents, each):
+                step //= n_own
+                own[j] = np.eye(n_own)[whole // step % n_own]  # (n, n_own): its context in each combination
+            for subset in self._pieces(np.flatnonzero(self._allowed[parents].any(axis=0)), k * n):
+                levels, offsets = count_levels(self.comm, self.kind, zip(self._codes, groups), k * n, subset)
+                beta = np.concatenate([self._beta[c] for c in subset.tolist()])
+                for j, of in own.items():
+                    part = levels
+                    if len(own) > 1:
+                        part = (levels.reshape(-1, n) @ of).astype(np.int32).reshape(len(levels), -1)
+                    log_p = updates.log_marginals(part, beta, offsets, 0, len(subset))[0]
+                    allowed = self._allowed[j, subset]
+                    score[subset[allowed], j] = log_p[allowed]
+
+    def _shared(self, most: int) -> Iterator[tuple[list[int], int]]:
+        """Yield consecutive parents that share a pass, and the product of their contexts: at most `most`, or those of
+        one parent."""
+        parents: list[int] = []
+        product = 1
+        for j in np.flatnonzero(self._allowed.any(axis=1)).tolist():
+            n = int(self._contexts[self.kind.columns[j].name].max()) + 1
+            if parents and product * n > most:
+                yield parents, product
+                parents, product = [], 1
+            parents, product = [*parents, j], product * n
+        if parents:
+            yield parents, product
+
     def contexts(self, j: int) -> tuple[list[np.ndarray], int]:
         """Return the contexts of column j in the rows of each shard, and how many there are."""
         column = self.kind.columns[j]
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last: a missing cell in an idle row
-        return [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows], int(of_level.max()) + 1
+        return [of_level[codes[column.block][column.index]] for codes in self._codes], int(of_level.max()) + 1
 
     def children_of_number(self, number: Column) -> np.ndarray:
         """Columns that may depend on a number: all but the one that records its atom."""
@@ -122,7 +171,7 @@ class Evidence:
         """Yield each of `children` and its counts by context, level and cluster, int32 (n, V + 1, k). Collective."""
         groups = _split(contexts, n, labels)
         for subset in self._pieces(children, k * n):
-            levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k * n, subset)
+            levels, offsets = count_levels(self.comm, self.kind, zip(self._codes, groups), k * n, subset)
             for i, child in enumerate(subset.tolist()):
                 part = levels[offsets[i] : offsets[i + 1]].reshape(-1, k, n)
                 yield child, np.ascontiguousarray(part.transpose(2, 0, 1))
@@ -142,7 +191,7 @@ class Evidence:
             columns, total = columns[n:], total[n:] - total[n - 1]
 
     def _of_some(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k, columns)
+        levels, offsets = count_levels(self.comm, self.kind, zip(self._codes, groups), k, columns)
         beta = np.concatenate([self._beta[c] for c in columns.tolist()])
         return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]
 
@@ -151,3 +200,11 @@ def _split(contexts: Sequence[np.ndarray], n: int, labels: Sequence[np.ndarray])
     """Combine the cluster and context of each row into one number, negative for idle rows."""
     both = zip(labels, contexts)
     return [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1).astype(np.int32, copy=False) for z, u in both]
+
+
+def _crossed(each: Sequence[tuple[Sequence[np.ndarray], int]]) -> list[np.ndarray]:
+    """Combine the contexts of several parents into one number, the last one's fastest, for the rows of each shard."""
+    result, _ = each[0]
+    for contexts, n in each[1:]:
+        result = [a * np.int32(n) + b for a, b in zip(result, contexts)]
+    return list(result)

@@ -229,4 +229,32 @@ static void FN(log_sums)(double *score, int64_t n, int64_t K8, double *out) {
         *(FN(vd_loose) *)(out + k) = top + vlog(total);
     }
 }
+
+/* out[i][j] = log of the sum over l < n_inner of exp(a[i][l] + b[l][j]), for n rows and j < K8. Terms e^-45 times as
+ * large as the largest are lost in rounding, and left out. */
+#define NEGLIGIBLE -45.0
+static void FN(log_product)(const double *a, const double *b, int64_t n, int64_t n_inner, int64_t K8, double *out) {
+    for (int64_t j = 0; j < K8; j += 8) {
+        for (int64_t i = 0; i < n; i++) {
+            const double *of = a + i * n_inner;
+            vd top[8 / N_DOUBLE], total[8 / N_DOUBLE];
+            UNROLL for (int v = 0; v < 8 / N_DOUBLE; v++) top[v] = SPREAD(-INFINITY), total[v] = SPREAD(0.0);
+            for (int64_t l = 0; l < n_inner; l++) {
+                UNROLL for (int v = 0; v < 8 / N_DOUBLE; v++)
+                    top[v] = MORE(*(FN(vd_loose) *)(b + l * K8 + j + v * N_DOUBLE) + of[l], top[v]);
+            }
+            UNROLL for (int v = 0; v < 8 / N_DOUBLE; v++) top[v] = SELECT(top[v] > -INFINITY, top[v], SPREAD(0.0));
+            for (int64_t l = 0; l < n_inner; l++) {
+                UNROLL for (int v = 0; v < 8 / N_DOUBLE; v++) {
+                    vd x = *(FN(vd_loose) *)(b + l * K8 + j + v * N_DOUBLE) + of[l] - top[v];
+                    if (FN(any)(x > NEGLIGIBLE)) total[v] += SELECT(x > NEGLIGIBLE, FN(exp_negative)(x), SPREAD(0.0));
+                }
+            }
+            UNROLL for (int v = 0; v < 8 / N_DOUBLE; v++)
+                *(FN(vd_loose) *)(out + i * K8 + j + v * N_DOUBLE) =
+                    SELECT(total[v] > 0.0, top[v] + vlog(total[v]), SPREAD(-INFINITY));
+        }
+    }
+}
+#undef NEGLIGIBLE
 #undef BLOCK

@@ -14,6 +14,37 @@ from mpibayes.kernels.mixture.rows cimport HeldRows
 from mpibayes.kernels.mixture.runs cimport add_times, in_runs, same_counted
 
 
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+
+cdef enum:
+    PIECE = 4096  # rows whose groups stay in the fastest cache
+
+
+def add_codes(const code_t[:, ::1] codes, const int64_t[::1] columns, const int32_t[::1] groups,
+              const int64_t[::1] first, int32_t[:, ::1] levels):
+    """Add the cells of columns, by code and group, to `levels` (L, K). codes (C, n): the cells of a column lie side by
+    side. columns (D,): which to count. groups (n,): 0..K-1, negative for rows to skip. first (D,): the row of `levels`
+    of each column's code 0."""
+    cdef int64_t n = groups.shape[0], n_groups = levels.shape[1], start = 0, stop, i, c
+    cdef int32_t *of
+    cdef const code_t *code
+    if codes.shape[1] != n or first.shape[0] != columns.shape[0] or (n and np.max(groups) >= n_groups):
+        raise ValueError("codes, groups and levels do not fit together")
+    if not n or not levels.shape[0]:
+        return
+    with nogil:
+        while start < n:
+            stop = min(start + PIECE, n)
+            for c in range(columns.shape[0]):
+                of, code = &levels[first[c], 0], &codes[columns[c], 0]
+                for i in range(start, stop):
+                    if groups[i] >= 0:
+                        of[code[i] * n_groups + groups[i]] += 1
+            start = stop
+
+
 def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets, into=None):
     """Return (size, levels, tally_n, tally_sum): the changes to the counts of clusters 0..n_clusters-1.
 

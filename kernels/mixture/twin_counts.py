@@ -11,6 +11,14 @@ from mpibayes.kernels.mixture import twin
 INTEGERS = (0, 1, 5, 6)  # integer results of accumulate: size, levels, tally_n, tally_sum
 
 
+def add_codes(codes, columns, groups, first, levels):
+    """See counts.add_codes."""
+    for c, row in zip(columns, first):
+        for v, k in zip(codes[c], groups):
+            if k >= 0:
+                levels[row + v, k] += 1
+
+
 def recount(rows, before, after, n_clusters, offsets, into=None):
     """See counts.recount: a full count by `after`, minus one by `before`."""
     counted = SimpleNamespace(

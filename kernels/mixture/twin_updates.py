@@ -161,6 +161,11 @@ def log_sums_of_shares(levels, offsets, labels, spreads):
     return np.logaddexp.reduce(score.reshape(len(labels), -1, levels.shape[1]), axis=1)
 
 
+def log_product(a, b):
+    """See updates.log_product."""
+    return np.logaddexp.reduce(a[:, :, None] + b, axis=1)
+
+
 def grid_scores(levels, offsets, columns, grid, base=None):
     """See updates.grid_scores; grid: the points."""
     base = np.ones(len(levels)) if base is None else base

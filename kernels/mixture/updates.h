@@ -65,6 +65,10 @@ static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, 
 static inline void kernel_log_sums(double *score, int64_t n, int64_t width, double *out) {
     DISPATCH(log_sums, score, n, width, out);
 }
+static inline void kernel_log_product(const double *a, const double *b, int64_t n, int64_t n_inner, int64_t width,
+                                      double *out) {
+    DISPATCH(log_product, a, b, n, n_inner, width, out);
+}
 static inline void kernel_number_marginals(const numbers_t *s, const double *hyper, int64_t n_hyper, int64_t first,
                                            int64_t last, double *by_column, double *by_cluster) {
     DISPATCH(number_marginals, s, hyper, n_hyper, first, last, by_column, by_cluster);

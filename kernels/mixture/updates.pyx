@@ -63,6 +63,7 @@ cdef extern from "updates.h" nogil:
     void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, const double *,
                        const double *, int64_t, double *)
     void kernel_log_sums(double *, int64_t, int64_t, double *)
+    void kernel_log_product(const double *, const double *, int64_t, int64_t, int64_t, double *)
     void draw_tables_of_rows "draw_tables"(const stream_key *, const int32_t *, const double *, int64_t, int64_t, int64_t *)
 
 cdef enum:
@@ -267,6 +268,23 @@ cdef class Shares:
                                   &self._kept[i, 0, 0], &self._kept[i, 1, 0], KEPT, &score[i, 0, 0])
                 kernel_log_sums(&score[0, 0, 0], n_spreads * n_columns, width, &result[b, 0])
         return out[:, :n_clusters]
+
+
+def log_product(a, b):
+    """Log of the product of two matrices of numbers that are not negative, given their logs: (n, m) from (n, l), (l, m)."""
+    (n, l), m = a.shape, b.shape[1]
+    width = (m + 7) // 8 * 8
+    padded, out = np.full((l, width), -np.inf), np.empty((n, width))
+    padded[:, :m] = b
+    cdef const double[:, ::1] left = np.ascontiguousarray(a, np.float64), right = padded
+    cdef double[:, ::1] result = out
+    if right.shape[0] != left.shape[1]:
+        raise ValueError("matrices do not fit together")
+    if not l or not out.size:
+        return np.full((n, m), -np.inf)
+    with nogil:
+        kernel_log_product(&left[0, 0], &right[0, 0], left.shape[0], left.shape[1], right.shape[1], &result[0, 0])
+    return out[:, :m]
 
 
 def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, purpose, sub, cycle, chain):

@@ -57,3 +57,17 @@ def test_other_arguments_are_refused():
     ]:
         with pytest.raises(ValueError, match="fit together"):
             counts.recount(rows, before, after, 1, offsets)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_codes_are_added_as_by_the_twin(kind):
+    """More rows than a piece, some of them skipped, and columns in any order."""
+    rng = np.random.default_rng(33)
+    n, n_groups, first = 5000, 7, np.array([4, 0, 9])
+    codes, groups = rng.integers(0, 4, (5, n)).astype(kind), rng.integers(-2, n_groups, n).astype(np.int32)
+    ours, theirs = (np.ones((13, n_groups), np.int32) for _ in range(2))
+    for add, levels in ((counts.add_codes, ours), (twin_counts.add_codes, theirs)):
+        add(codes, np.array([3, 0, 1]), groups, first, levels)
+    assert np.array_equal(ours, theirs)
+    with pytest.raises(ValueError):
+        counts.add_codes(codes, np.array([0]), groups + np.int32(2), np.array([0]), ours)

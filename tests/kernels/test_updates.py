@@ -73,6 +73,15 @@ def test_sums_are_those_of_the_twin(top):
     np.testing.assert_allclose(ours, twin.log_sums_of_shares(levels, offsets, labels, spreads), rtol=1e-11, atol=1e-7)
 
 
+@pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
+def test_products_in_logarithms_are_those_of_the_twin(scale):
+    rng = np.random.default_rng(8)
+    a, b = scale * rng.normal(size=(13, 19)), scale * rng.normal(size=(19, 21))
+    a[3], a[:, 2], b[:, 5] = -np.inf, -np.inf, -np.inf
+    np.testing.assert_allclose(updates.log_product(a, b), twin.log_product(a, b), rtol=1e-14, atol=1e-14)
+    assert updates.log_product(a[:, :0], b[:0]).shape == (13, 21)
+
+
 def numbers(rng, n_columns, n_clusters, real):
     """Statistics and hyperparameters of real or of count columns; a cluster is empty, and others have one cell."""
     n = rng.integers(0, 30, size=(n_columns, n_clusters))
