@@ -25,6 +25,7 @@ ENTRY = 3.0  # cost per feature and cluster, once a cycle
 FAVOUR = 2.0  # least ratio of a full sweep's cost to a pruned sweep's fixed cost
 PAUSE = 16  # passes without pruning after a pass that gained nothing
 EDGE_CELLS = 10_000  # cells per column that determine its bins
+LOOKS = 64  # pairs of rows, to find out if most are equal
 SIMILAR_CELLS = 128  # cells by which clusters are compared
 DEPTH = 6.0  # nats below the best cluster beyond which differences are ignored
 DIRECTIONS = 8  # principal directions of these cells' scores
@@ -46,6 +47,8 @@ class Pruning:
         self._last, self._pause = None, self._pause - 1
         if self._pause >= 0 or not n_rows or self.shards[0].rows.spells.shape[1]:  # spells have no bounds
             return False
+        if self._in_runs:  # a full sweep scores equal rows once, kernels/mixture/runs.h
+            return False
         row, tile = self._costs
         n_features = int(self.offsets[-1]) + kernel.N_BINS * self._n_binned
         return n_clusters / 16 * tile > FAVOUR * row and n_rows * tile > 5 * 16 * ENTRY * n_features
@@ -58,6 +61,16 @@ class Pruning:
         pairs = float((rows.widths * (rows.widths + 1) / 2).sum())
         row = ROW + ROW_COLUMN * (codes + reals + counts + rows.vectors.shape[1])
         return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
+
+    @cached_property
+    def _in_runs(self) -> bool:
+        """True if most rows seem to equal their predecessors, as in kernels/mixture/alike.h."""
+        rows = self.shards[0].rows
+        at = np.arange(LOOKS) * (len(rows) - 1) // LOOKS
+        same = np.full(LOOKS, len(rows) > 1)
+        for array in (rows.codes8, rows.codes16, rows.reals, rows.tallies, rows.vectors) if len(rows) > 1 else ():
+            same &= ((array[at] == array[at + 1]) | (array[at] != array[at])).all(axis=1)
+        return bool(same.mean() >= 0.75)
 
     def is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
         """True if the pruned passes that `work` sums up cost more than they saved."""

@@ -117,3 +117,13 @@ def test_sides(kind):
 
 def has(rows, name):
     return getattr(rows, name) is not None
+
+
+def test_chosen():
+    """Rows by the shares of their clusters, all of a share of 1 and none of 0; idle rows never."""
+    rng = np.random.default_rng(62)
+    z, share = rng.integers(-2, 4, 400).astype(np.int32), np.array([0.0, 0.3, 1.0, 0.6])
+    u = (split.words(np.arange(40, 440), **SIDES) >> np.uint64(11)) * 2.0**-53
+    expected = np.flatnonzero((z >= 0) & (u < share[z]))
+    assert np.array_equal(split.chosen(z, share, 40, **SIDES), expected)
+    assert (z == 2).sum() + 20 < len(expected) < (z >= 0).sum()

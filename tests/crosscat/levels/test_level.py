@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.levels import votes
 from mpibayes.hpc.crosscat.levels.level import judged
 from mpibayes.hpc.crosscat.levels.tree import Tree, grow
 from mpibayes.hpc.crosscat.levels.votes import cut_into, patterns, vote
@@ -16,6 +17,16 @@ def test_patterns_stand_for_their_rows():
     assert np.array_equal(p.leaves[p.of].T, leaves) and p.rows.sum() == 200 and len(p.rows) <= 24
     firsts = [int(np.argmax(p.of == i)) for i in range(len(p.rows))]
     assert firsts == sorted(firsts) and [of.shape[1] for of in p.by_chain()] == [2, 1]
+
+
+def test_patterns_without_a_sort_are_those_of_one(monkeypatch):
+    g = np.random.default_rng(1)
+    leaves = [g.integers(5, 9, 300), g.integers(0, 60, 300), g.integers(0, 3, 300)]
+    p = patterns(leaves, [0, 0, 0])
+    monkeypatch.setattr(votes, "ROOM", 0)
+    sorted_ = patterns(leaves, [0, 0, 0])
+    for name in ("leaves", "rows", "of"):
+        assert np.array_equal(getattr(p, name), getattr(sorted_, name))
 
 
 def test_most_draws_decide_and_the_first_of_them_on_a_tie():
