@@ -68,7 +68,7 @@ def differences(place: Path, kind: str, cases) -> list[str]:
 
 
 def written(out: Path) -> dict[tuple, bytes]:
-    """What every export is made of: traces without timings, and arrays of kept draws, by chain."""
+    """Return the material of every export: traces without timings, and arrays of kept draws, by chain."""
     parts = {}
     for folder in chain_directories(out):
         trace = {name: x for name, x in read_trace(folder).items() if name != "seconds"}
