@@ -27,6 +27,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ranks import on_ranks
+
 LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
 GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
@@ -334,13 +336,16 @@ def is_open_mpi() -> bool:
 
 @pytest.fixture(scope="session")
 def mpirun():
-    """Return a function that starts n ranks of this Python: `mpirun(n, "-m", "mpibayes", "run", ...)`; keywords as in
-    `launch`."""
+    """Return a function that starts n ranks of this Python: `mpirun(n, "-c", PROGRAM, ...)`; keywords as in `launch`.
+    The command, `mpirun(n, "-m", "mpibayes", "query", ...)`, goes to ranks that stay, unless it is the doctor's."""
     program = shutil.which("mpirun")
     if program is None:
         pytest.skip("there is no mpirun on this machine")
 
     def start(n, *words, timeout=120, cwd=None, env=None):
+        if words[:2] == ("-m", "mpibayes") and words[2] != "doctor" and env is None:
+            call = {"words": list(map(str, words[2:]))}
+            return on_ranks(n, Path(cwd or "."), call, {**os.environ, **FOR_RANKS}, timeout)
         return launch([program, "-n", n, sys.executable, *words], timeout, cwd, env)
 
     return start

@@ -24,17 +24,19 @@ def late_log_joint(later: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def best_of(chains: Sequence[Chain], among: Collection[int]) -> int:
-    """Return the place of the best chain among these places of chains, whose traces extend past burn-in."""
+    """Return the place of the best chain among these places of chains, whose traces have been read."""
     places = sorted(among)
     if len(places) == 1:
         return places[0]
     traces = [chains[i].later() for i in places]
-    scores = [_heldout(later) for later in traces]
-    return places[order(scores, [float(late_log_joint(later).mean()) for later in traces])[0][0]]
+    late = [float(late_log_joint(later).mean()) if len(later["cycle"]) else -np.inf for later in traces]
+    return places[order([_heldout(later) for later in traces], late)[0][0]]
 
 
 def _heldout(later: dict[str, np.ndarray]) -> float:
     """Return the averaged held-out score, else the mean of the draws' scores, else NaN."""
+    if not len(later["cycle"]):  # the trace has fewer cycles than the kept draws
+        return np.nan
     averaged, each = float(later["heldout_lpd_averaged"][-1]), later["heldout_lpd"]
     each = each[np.isfinite(each)]
     return averaged if np.isfinite(averaged) else float(each.mean()) if len(each) else np.nan

@@ -93,10 +93,12 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
     typical number of clusters.
 
     There is one for the columns, and one for the rows of each view, among the draws that have this view if they are
-    FEWEST or more. Ties go to the earlier draw. Traces must have been read."""
+    FEWEST or more. Ties go to the earlier draw. Reads the traces, unless they have been."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
     compared = [pair for of_chain in by_chain for pair in evenly(of_chain, share)]
+    if not all(chain.trace for chain in run.chains):
+        run.read_traces()
     chain = best_of(run.chains, {i for i, _ in compared})
     of_chain = np.array([i == chain for i, _ in compared])
     columns = _columns(run, compared) if run.several else None

@@ -1,35 +1,23 @@
 """Keys of the configuration, of every family, away from their defaults: the same bytes on one rank and on two.
 
-This process, and a program under mpirun, go through the cases of `every_key.VALUES` with `mpibayes run`. What ends the
-job (an error that not all ranks know of) costs one case: the program is started again with the next.
+This process, and ranks that stay (`tests/ranks.py`), go through the cases of `every_key.VALUES` with `mpibayes run`.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
-import sys
 from pathlib import Path
 
 import pytest
 
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.load import load
-from tests.conftest import FOR_RANKS, launch
+from mpibayes.io.draws import iterate_draws
+from mpibayes.io.files import chain_directories
+from mpibayes.io.trace import read_trace
 from tests.run.conftest import mpibayes
 from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, runs_of, sections_in
 
-PROGRAM = """
-import json, os, sys
-from mpibayes.hpc import cli
-from mpibayes.hpc.parallel.launcher import launcher_rank
-
-for name, words in json.load(open(sys.argv[1])):
-    code = cli.main(words)
-    if launcher_rank() == 0:
-        print(f"ended {name} {code}", flush=True)
-        print(f"error ended {name}", file=sys.stderr, flush=True)
-"""
 FORMS = ("labels", "features", "factors", "topics")  # of `export`, besides csv
 
 
@@ -45,32 +33,13 @@ def words_of(case):
 
 
 def call_all(place: Path, calls: dict[str, list], ranks: int) -> dict[str, str]:
-    """Call `mpibayes` with these words, by name, in one program on so many ranks, where one is this process; the errors
-    of the calls that failed."""
-    if ranks == 1:
-        ended = {name: mpibayes(place, *words) for name, words in calls.items()}
-        return {name: f"exit code {end.returncode}: {end.stderr}" for name, end in ended.items() if end.returncode}
-    left, failed = dict(calls), {}
-    while left:
-        plan = place / "calls.json"
-        plan.write_text(json.dumps(list(left.items())))
-        done = launch(["mpirun", "-n", ranks, sys.executable, "-c", PROGRAM, plan], 300, place, FOR_RANKS)
-        ends = [line for line in done.stdout.splitlines() if line.startswith("ended ")]
-        ended = [line.removeprefix("ended ").rsplit(" ", 1) for line in ends]  # the name of a kind has a blank
-        errors = [text.strip() for text in done.stderr.split("error ended ")]
-        for (name, code), text in zip(ended, errors):
-            del left[name]
-            if code != "0":
-                failed[name] = f"exit code {code}: {text}"
-        if left:
-            name = next(iter(left))
-            del left[name]
-            failed[name] = f"ended the program, code {done.returncode}: {errors[-1]}"
-    return failed
+    """Call `mpibayes` with these words, by name; the errors of the calls that failed."""
+    ended = {name: mpibayes(place, *words, ranks=ranks) for name, words in calls.items()}
+    return {name: f"exit code {end.returncode}: {end.stderr}" for name, end in ended.items() if end.returncode}
 
 
 def exports_of(kind: str, out: str) -> dict[str, list]:
-    """The calls that write every byte that the guarantee is about."""
+    """The calls that write every form there is."""
     burn_in = {"csv": ["--no-timings"], "labels": ["--burn-in", "0"], "features": ["--burn-in", "0"]}
     forms = ("csv", *(form for form in FORMS if form in registry.exports_of(kind).FORMS))
     return {
@@ -87,11 +56,10 @@ def differences(place: Path, kind: str, cases) -> list[str]:
         failed = call_all(place, calls, ranks)
         problems += [f"{cases[int(name.split('-')[-2])]} on {ranks} ranks: {text}" for name, text in failed.items()]
         cases = {n: case for n, case in cases.items() if f"{kind}-{n}-{ranks}" not in failed}
-    runs = [f"{kind}-{n}-{ranks}" for n in cases for ranks in (1, 2)]
-    failed = call_all(place, {name: words for out in runs for name, words in exports_of(kind, out).items()}, 1)
-    problems += [f"{name}: {text}" for name, text in failed.items()]
+    exports = {name: words for n in cases for name, words in exports_of(kind, f"{kind}-{n}-1").items()}
+    problems += [f"{name}: {text}" for name, text in call_all(place, exports, 1).items()]
     for n, case in cases.items():
-        one, two = (written(place, f"{kind}-{n}-{ranks}") for ranks in (1, 2))
+        one, two = (written(place / f"{kind}-{n}-{ranks}") for ranks in (1, 2))
         if one != two or not one:
             problems.append(
                 f"{case}: other bytes on 2 ranks, in {[name for name in one if one[name] != two.get(name)]}"
@@ -99,10 +67,18 @@ def differences(place: Path, kind: str, cases) -> list[str]:
     return problems
 
 
-def written(place: Path, out: str) -> dict[str, bytes]:
-    """The files that were exported from a run, by the end of their names."""
-    return {path.name.removeprefix(out): path.read_bytes() for form in ("csv", *FORMS)
-            for path in sorted(place.glob(f"{out}*.{form}"))}  # fmt: skip
+def written(out: Path) -> dict[tuple, bytes]:
+    """Return the material of every export: traces without timings, and arrays of kept draws, by chain."""
+    parts = {}
+    for folder in chain_directories(out):
+        trace = {name: x for name, x in read_trace(folder).items() if name != "seconds"}
+        parts |= {(folder.name if folder != out else "", name): x.tobytes() for name, x in trace.items()}
+        parts |= {
+            (folder.name if folder != out else "", cycle, name): array.tobytes()
+            for cycle, arrays in iterate_draws(folder)
+            for name, array in arrays.items()
+        }
+    return parts
 
 
 def test_every_kind_of_model_has_a_run():

@@ -196,7 +196,7 @@ def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
 @pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing(tmp_path):
     """Kills of appends, and of starts that take the rows in: tables and runs are always those of before or after."""
-    rng, n_files = np.random.default_rng(seed(231)), 5
+    rng, n_files = np.random.default_rng(seed(231)), 3
     (tmp_path / "run.toml").write_text(CONFIG.format(family="mixture"))
     import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
     assert run(tmp_path, "may").returncode == 0
@@ -234,7 +234,7 @@ def test_kills_at_any_moment_lose_nothing(tmp_path):
             else:
                 done = in_process(tmp_path, *words)
                 assert done.returncode == 0, done.stderr
-    assert run(tmp_path, "may", "--grow").returncode == 0 and n_killed >= 5
+    assert run(tmp_path, "may", "--grow").returncode == 0 and n_killed >= 3
     assert len(last_draw(tmp_path / "may").labels[0]) == 72 + 16 * n_files
     sizes = [KeptChains([home]).table.n_rows for home in sorted((tmp_path / "may" / "grown").glob("[0-9]"))]
     assert sizes[0] == 90 and sizes == sorted(sizes)
