@@ -2,12 +2,16 @@
 
     python benchmarks/stray_rows.py made [--rows 100000] [--shards 26] [--cycles 300] [--stray 0 auto] [--keep]
     python benchmarks/stray_rows.py income [--shards 4] [--cycles 600] [--stray 0 auto] [--keep]
+    python benchmarks/stray_rows.py parts [--shards 4] [--cycles 600] [--stray 0]
     python benchmarks/stray_rows.py share [--rows 100000] [--shards 26] [--cycles 25]
 
 made: a table of benchmarks/outcome.py with its outcome; income: 20,000 rows of census-income in views. Two chains, of
 seeds 1 and 2, run by turns for each number of stray rows, in one process. A line has the mean and standard deviation of
 K in both chains, its effective draws (ArviZ, bulk) a cycle and a CPU second, and its R-hat, of the cycles after a
 fifth; R-hat of the number of clusters of one to three rows and of all others; and the CPU time of a cycle.
+
+parts: one chain of the latter table, after 120 cycles: for each view the effective draws of its number of clusters of
+one to three rows, and of all others, with their standard deviations, and how many rows were in the former.
 
 share: in one chain, the expected number of rows that a sweep of all would put into new clusters, and the part of it
 that falls to the 100, 300, 1,000, 3,000 and 10,000 most probable ones.
@@ -35,6 +39,7 @@ from mpibayes.hpc.run.examine import examine
 from mpibayes.io.table import write_table
 
 ROWS, SMALL, SEEDS, BURN_IN = 20_000, 3, (1, 2), 5
+SETTLING = 120  # cycles of `parts` before any counts
 TOP = 100, 300, 1_000, 3_000, 10_000
 INCOME = """
 [data]
@@ -66,7 +71,7 @@ def chain(config: Path, given: argparse.Namespace, seed: int, stray: str):
 
 def table(place: Path, given: argparse.Namespace) -> Path:
     """The configuration of a table, both in a folder."""
-    if given.table != "income":
+    if given.table in ("made", "share"):
         return write(place, made(given.rows, 0, True), given.cycles)
     whole = imported(folder(given.data), "income", place)
     write_table(place / "t.h5", whole.columns, whole.read(0, ROWS))
@@ -115,6 +120,32 @@ def compared(given: argparse.Namespace) -> tuple[list[str], list[list[str]], dic
     return head, lines, {"k": seen}
 
 
+def parts(given: argparse.Namespace) -> None:
+    import arviz
+
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as place:
+        mixture = chain(table(Path(place), given), given, SEEDS[0], given.stray[0]).mixture
+        seen, rows = {}, {}
+        for i in range(given.cycles):
+            mixture.cycle()
+            for v, view in enumerate(mixture.views):
+                if i >= SETTLING:
+                    z = np.concatenate(view.z)
+                    size = np.bincount(z)
+                    seen.setdefault(v, []).append(((size <= SMALL).sum(), (size > SMALL).sum()))
+                    rows.setdefault(v, set()).update(np.flatnonzero(size[z] <= SMALL).tolist())
+    lines = []
+    for v, of in seen.items():
+        k = np.array(of, float)
+        each = [
+            cell for part in k.T for cell in (f"{part.mean():.1f} ± {part.std():.1f}", f"{float(arviz.ess(part)):.0f}")
+        ]
+        lines.append([v + 1, ", ".join(mixture.views[v].columns[:2]), *each, len(rows[v])])
+    head = ["view", "columns", f"K to {SMALL} rows", "effective draws", f"K above {SMALL}", "effective draws", "rows"]
+    print(f"{len(k)} cycles", markdown(head, lines), sep="\n\n")
+
+
 def share(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as place:
         mixture = chain(table(Path(place), given), given, 1, "0").mixture
@@ -128,7 +159,7 @@ def share(given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["made", "income", "share"])
+    parser.add_argument("table", choices=["made", "income", "parts", "share"])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--shards", type=int)
     parser.add_argument("--cycles", type=int)
@@ -136,10 +167,10 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
-    given.shards = given.shards or (4 if given.table == "income" else 26)
-    given.cycles = given.cycles or {"made": 300, "income": 600, "share": 25}[given.table]
-    if given.table == "share":
-        return share(given)
+    given.shards = given.shards or (4 if given.table in ("income", "parts") else 26)
+    given.cycles = given.cycles or {"made": 300, "income": 600, "parts": 600, "share": 25}[given.table]
+    if given.table in ("parts", "share"):
+        return (parts if given.table == "parts" else share)(given)
     head, lines, measured = compared(given)
     rows = ROWS if given.table == "income" else given.rows
     name = "census-income in views" if given.table == "income" else "a made table with an outcome"
