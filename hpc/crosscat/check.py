@@ -39,16 +39,8 @@ from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
-from mpibayes.hpc.run.examine import (
-    MIB,
-    MPI_BYTES,
-    PROCESS_BYTES,
-    WORK_BYTES,
-    Examined,
-    about_ranks,
-    about_table,
-    shards_in_words,
-)
+from mpibayes.hpc.run import examine
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.kernels.mixture.pruning import N_BINS
@@ -294,9 +286,9 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     )  # fmt: skip
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
-    yield from about_table(config, table, data, n_heldout)
-    yield "shards", f"{shards_in_words(examined)}; opening = {config.of(Sampler).opening}"
-    yield from about_ranks(schedule, n_shards)
+    yield from examine.about_table(config, table, data, n_heldout)
+    yield "shards", f"{examine.shards_in_words(examined)}; opening = {config.of(Sampler).opening}"
+    yield from examine.about_ranks(schedule, n_shards)
     if n_shards > 16:
         yield "", "K mixes more slowly with more shards, about in proportion: use as few as the ranks need"
     yield "sampler", _exactness(config)
