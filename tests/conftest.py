@@ -27,8 +27,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.ranks import on_ranks
-
 LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
 GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
@@ -344,6 +342,8 @@ def mpirun():
 
     def start(n, *words, timeout=120, cwd=None, env=None):
         if words[:2] == ("-m", "mpibayes") and words[2] != "doctor" and env is None:
+            from tests.ranks import on_ranks  # this file is copied beside other suites, without ranks.py
+
             call = {"words": list(map(str, words[2:]))}
             return on_ranks(n, Path(cwd or "."), call, {**os.environ, **FOR_RANKS}, timeout)
         return launch([program, "-n", n, sys.executable, *words], timeout, cwd, env)
