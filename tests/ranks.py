@@ -32,6 +32,7 @@ class World:
     def __init__(self, n: int, env: dict[str, str]):
         self.n, self.calls = n, 0
         self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
+        (self.folder / "env").write_text(json.dumps(env))
         for name in ("ends", *(f"{rank}.calls" for rank in range(n))):
             os.mkfifo(self.folder / name)
         # for reading and writing: neither waits for the other side, and ranks see the end of this process
@@ -142,12 +143,15 @@ def serve(folder: Path) -> None:
     from mpibayes.hpc.parallel.launcher import launcher_rank
     from mpibayes.hpc.run import signals
 
-    rank, mine = launcher_rank(), dict(os.environ)
+    rank, given = launcher_rank(), json.loads((folder / "env").read_text())
+    of_launcher = {name: value for name, value in os.environ.items() if given.get(name) != value}
     handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
-    with open(folder / f"{rank}.calls") as calls, open(folder / "ends", "w") as ends:
+    # neither waits for the other side, which is missing for good if the tests were killed before
+    pipes = os.open(folder / f"{rank}.calls", os.O_RDONLY | os.O_NONBLOCK), os.open(folder / "ends", os.O_RDWR)
+    os.set_blocking(pipes[0], True)
+    with open(pipes[0]) as calls, open(pipes[1], "w") as ends:
         for line in calls:
             call = json.loads(line)
-            of_launcher = {name: value for name, value in mine.items() if name not in call["env"]}
             os.environ.clear()
             os.environ.update(call["env"] | of_launcher)
             for fd, end in ((1, "out"), (2, "err")):
@@ -168,6 +172,7 @@ def serve(folder: Path) -> None:
             sys.stderr.flush()
             ends.write(f"{code}\n")
             ends.flush()
+    shutil.rmtree(folder, ignore_errors=True)  # tests that were killed leave that to the ranks
 
 
 if __name__ == "__main__":
