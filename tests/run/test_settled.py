@@ -185,8 +185,6 @@ heldout = 0.2
 family = "mixture"
 concentration = 0.01
 discount = 0.0
-[sampler]
-split_merge = 0
 [run]
 seed = 5
 shards = 3
@@ -197,7 +195,7 @@ cycles = 700
 
 @pytest.fixture(scope="module")
 def until_settled(tmp_path_factory):
-    """Two clear clusters, and a run on one rank that ends by itself."""
+    """Two clear clusters, which split and merge moves find with any seed, and a run on one rank that ends by itself."""
     place = tmp_path_factory.mktemp("settled")
     g = np.random.default_rng(2)
     z = np.arange(40) % 2
