@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import lgamma
 
 import numpy as np
 
@@ -176,10 +177,9 @@ def _half(there: np.ndarray) -> bytes:
 def _log_arrangements(cells: np.ndarray) -> float:
     """Log of the number of ways to divide rows into groups of these sizes: a shuffled column matches another division
     with one over this probability."""
-    from scipy.special import gammaln  # slow to import
-
-    of_each_size = np.bincount(cells)
-    return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum() - gammaln(of_each_size + 1).sum())
+    _, of_each_size = np.unique(cells, return_counts=True)
+    same = sum(lgamma(n + 1) for n in [*cells.tolist(), *of_each_size.tolist()])
+    return lgamma(int(cells.sum()) + 1) - same
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

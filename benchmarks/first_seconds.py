@@ -1,0 +1,143 @@
+"""Held-out scores after the first CPU seconds from a raw file on, beside lace where an environment has it.
+
+    python benchmarks/first_seconds.py TABLE.csv ... [--seconds 1 2 4 10] [--seeds 1 2 3] [--python lace/bin/python]
+
+A tenth of the rows is held out. Ours: import, start and cycles of one chain with the default settings, in one process
+whose CPU seconds all count, those of the interpreter as well; the last of several searches for views is over before the
+first cycle, so that there may be no score yet. lace: one state of the same training rows; its clock starts with the
+loaded package. Scores are of the last state of each, in nats a row; densities of numbers are turned into probabilities
+of cells of the columns' resolution, as ours are. A '-' is a program without a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+HELDOUT = 0.1
+LACE = """
+import json, sys, time
+import numpy as np
+import polars
+from lace import Engine
+folder, seconds, seed = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+new = polars.read_csv(folder + "/new.csv", infer_schema_length=None).drop("ID")
+logs = json.load(open(folder + "/logs.json"))
+began = time.process_time()
+train = polars.read_csv(folder + "/train.csv", infer_schema_length=None)
+engine = Engine.from_df(train.with_columns(polars.col("ID").cast(polars.String)), n_states=1, rng_seed=seed)
+spent, steps = time.process_time() - began, 1
+for until in seconds:
+    while spent < until:
+        began = time.process_time()
+        engine.update(steps, quiet=True)
+        took = time.process_time() - began
+        spent, steps = spent + took, min(64, 2 * steps) if took < 0.05 else steps
+    scores = []
+    for row in new.iter_rows(named=True):
+        cells = {name: [value] for name, value in row.items() if value is not None}
+        try:
+            density = float(np.ravel(engine.logp(polars.DataFrame(cells)))[0])
+        except BaseException:  # a level that no training row has
+            continue
+        scores.append(density + sum(logs.get(name, 0.0) for name in cells))
+    print(json.dumps(float(np.mean(scores))), flush=True)
+"""
+
+
+def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[float | None]:
+    """Scores of a chain at these CPU seconds; called in a process of its own."""
+    from mpibayes.hpc.parallel.comm import serial
+    from mpibayes.hpc.registry import family_of
+    from mpibayes.hpc.run.examine import examine
+    from mpibayes.io.ingest import import_table
+
+    import_table(source, out=folder / "t.h5")
+    text = f'[data]\ntable = "t.h5"\nheldout = {HELDOUT}\n[run]\nseed = {seed}\ncycles = 100000\n'
+    (folder / "run.toml").write_text(text)
+    result = examine(folder / "run.toml", [])
+    chain = family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
+    chain.start()
+    spent, scores = [], []
+    while time.process_time() < seconds[-1]:
+        scores.append(float(chain.advance((0, 0, 0), 1).values["heldout_lpd"][0]))
+        spent.append(time.process_time())
+    done = np.searchsorted(spent, seconds, side="right")
+    return [scores[n - 1] if n else None for n in done]
+
+
+def cells(table: Path, folder: Path) -> None:
+    """Write training and held-out rows as lace reads them, and logs of the columns' resolutions."""
+    from mpibayes.hpc.data.rows import heldout_rows
+    from mpibayes.io.table import Table
+
+    opened = Table.open(table)
+    rows, held = opened.read(0, opened.n_rows), np.zeros(opened.n_rows, bool)
+    held[heldout_rows(opened.n_rows, HELDOUT)] = True
+    frame, logs = {}, {}
+    for column in opened.columns:
+        x = getattr(rows, column.block)[:, column.index]
+        if column.levels:
+            frame[column.name] = [f"is {v}" if v < len(column.levels) else "" for v in x.tolist()]
+            continue
+        frame[column.name] = ["" if np.isnan(v) else repr(v) for v in x.tolist()]
+        if isinstance(column.resolution, float):
+            logs[column.name] = float(np.log(column.resolution))
+    for name, of in (("train", ~held), ("new", held)):
+        lines = [f"r{i}," + ",".join(x[i] for x in frame.values()) for i in np.flatnonzero(of)]
+        (folder / f"{name}.csv").write_text("\n".join([",".join(["ID", *frame]), *lines]) + "\n")
+    (folder / "logs.json").write_text(json.dumps(logs))
+
+
+def lace(python: str, seconds: list[float], seed: int, folder: Path) -> list[float | None]:
+    """Scores of lace at these CPU seconds."""
+    command = [python, "-c", LACE, str(folder), json.dumps(seconds), str(seed)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    scores = [json.loads(line) for line in done.stdout.split()]
+    return scores + [None] * (len(seconds) - len(scores))
+
+
+def mean(scores: list[list[float | None]]) -> list[str]:
+    """Means over seeds, '-' where one has no score."""
+    return ["-" if None in of else f"{np.mean(of):.2f}" for of in zip(*scores)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", type=Path)
+    parser.add_argument("--seconds", nargs="+", type=float, default=[1.0, 2.0, 4.0, 10.0])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--python", help="interpreter of an environment with lace")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.alone:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(ours(given.tables[0], given.seconds, given.seeds[0], Path(folder))))
+        return
+    print("table, program: scores after " + ", ".join(f"{s:g}" for s in given.seconds) + " CPU seconds")
+    for source in given.tables:
+        with tempfile.TemporaryDirectory() as name:
+            folder, scores = Path(name), []
+            for seed in given.seeds:
+                command = [sys.executable, __file__, str(source), "--alone", "--seeds", str(seed), "--seconds"]
+                command += map(str, given.seconds)
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                scores.append(json.loads(done.stdout.splitlines()[-1]))
+            print(f"{source.stem}, ours:", *mean(scores), flush=True)
+            if given.python:
+                command = [sys.executable, "-m", "mpibayes", "import", str(source), str(folder / "t.h5")]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                cells(folder / "t.h5", folder)
+                beside = [lace(given.python, given.seconds, seed, folder) for seed in given.seeds]
+                print(f"{source.stem}, lace:", *mean(beside), flush=True)
+
+
+if __name__ == "__main__":
+    main()
