@@ -64,7 +64,7 @@ OF_EVERY_CHAIN = (
     "clusters",
     "outcome",
 )  # memory that every chain keeps
-NOT_IN_A_SAMPLE = "labels", "moves", "columns", "gathered", "draws", "bounds"  # parts that a first cycle adds
+NOT_IN_A_SAMPLE = "labels", "moves", "columns", "gathered", "draws", "bounds", "strays"  # parts that a first cycle adds
 
 
 def memory_per_rank(
@@ -88,6 +88,7 @@ def memory_per_rank(
     holes: int = 0,
     outcome: Law | None = None,
     outcome_bounds: bool = False,
+    strays: int = 0,
 ) -> dict[str, int]:
     """Forecast resident bytes at the peak of root, by part, with the rows of the busiest rank.
 
@@ -119,6 +120,7 @@ def memory_per_rank(
                total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
                cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
                scores of the counts up to 1,023
+    strays     cells of all stray rows on every rank: as sent, as received, and joined; 16 bytes each for labels
     bounds     with many clusters, see `_bounds_bytes`
     links      see `link_cost.draw_bytes`
     gaps       a byte per row of each such column; weights of levels, a few times; level probabilities (4 bytes), twice;
@@ -153,6 +155,7 @@ def memory_per_rank(
         + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0)
         + 25 * holes
         + (6 * 8 * AT_ONCE_IN_LINES if holes else 0),
+        "strays": strays * (3 * row + 16),
         "bounds": _bounds_bytes(rows, shard, padded, levels, numeric, entries) if not outcome else 0,
         "outcome": outcome_bytes(outcome, rows, shard, -(-heldout_rows // n_ranks), outcome_bounds),
     }
@@ -320,6 +323,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once, cluster_rows=of_clusters, outcome=law_of(outcome),
         outcome_bounds=has_bounds(outcome),
+        strays=min(config.of(Sampler).stray_rows, data.n_rows) if n_shards > 1 else 0,
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}

@@ -198,7 +198,7 @@ def _rows_came(run_dir: Path) -> tuple[dict[str, Any], bool]:
     if pending:
         again = "" if owner else "; run the same command again"
         words += [
-            f"a start that adds rows has not finished{again}",
+            f"{'A' if words else 'a'} start that adds rows has not finished{again}",
             f"The run of the rows before is {run_dir / GROWN / str(times)}",
         ]
     return fields | {"message": ". ".join(words)}, pending

@@ -48,6 +48,16 @@ def test_what_it_says(case, capsys):
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
 
 
+def test_stray_rows_are_counted_with_several_shards_alone(case, capsys):
+    for change, megabytes in (
+        ("sampler.stray_rows=2000", "strays 0.2"), ("sampler.stray_rows=9999999", "strays 0.2"),
+        ("sampler.stray_rows=0", ""), ("run.shards=1", ""),
+    ):  # fmt: skip
+        assert main(["check", str(case), "--set", change]) == 0
+        text = capsys.readouterr().out
+        assert megabytes in text and ("strays" in text) == bool(megabytes), (change, text)
+
+
 def test_chains_side_by_side_take_their_time_once_and_hold_the_rows_each(case):
     """Four chains: on four ranks each has one, on one rank it has four; a rank then holds all rows, not a quarter."""
     from mpibayes.hpc.run.examine import MPI_BYTES, examine
@@ -152,6 +162,8 @@ def test_memory_parts(tmp_path):
     assert views["columns"] == 500 * 11 + 250 * (2 * 27 + 24 + 32 * 17) and views["pilot"] == 100 * (7 * 27 + 2448)
     assert parts["subsample"] == 0 and growing["subsample"] == 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
+    strays = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, strays=40)
+    assert strays["strays"] == 40 * (3 * 27 + 16) and parts["strays"] == 0
     of = Law(LIKELIHOODS["logistic"], np.zeros(2), np.ones(2), np.ones(3), np.zeros(2), n_fresh=4)
     outcome = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 200, heldout_rows=100, outcome=of)
     assert outcome["outcome"] == (500 + 50) * (8 + 4 * 4) + 500 * 16 + 250 * (4 * 2 * 24 + 16)

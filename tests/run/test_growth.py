@@ -344,11 +344,15 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
         grown.take_in(place, record, 90, read_settings(place), unguarded)
     config, folder, settings = with_more_rows(str(tmp_path / "june.csv"), place, ["run.cycles=9"], {}, mock.Mock())
     assert (config, folder, settings[-1]) == (place / RESOLVED, place, "run.cycles=9")
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (place / "LOCK").write_text(json.dumps({**this_process(), "pid": dead.pid, "started": _started(os.getpid())}))
+    words = " ".join(mpibayes(tmp_path, "status", "may").stdout.split())
+    assert "the same command continues. A start that adds rows has not finished. The run of" in words, words
+    (place / "LOCK").unlink()
     grown.complete(place, unguarded)
     state = mpibayes(tmp_path, "status", "may").stdout
     assert "not started" in state and "rows appended" in state, state
-    dead = subprocess.Popen(["true"])
-    dead.wait()
     for pid, words in (
         (os.getpid(), "starting"),
         (dead.pid, f"process {dead.pid} is gone; the same command continues"),
