@@ -22,6 +22,7 @@ from mpibayes.hpc.crosscat.keys import Model, Output
 from mpibayes.hpc.crosscat.lines.gaps import AT_ONCE as AT_ONCE_IN_LINES
 from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
+from mpibayes.hpc.crosscat.moves.pools import BYTES
 from mpibayes.hpc.crosscat.moves.round import OFTEN, later
 from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of, time_coefficients
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
@@ -56,14 +57,7 @@ TYPICAL_CLUSTERS = 256
 TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
 
-OF_EVERY_CHAIN = (
-    "rows",
-    "labels",
-    "draws",
-    "heldout",
-    "clusters",
-    "outcome",
-)  # memory that every chain keeps
+OF_EVERY_CHAIN = "rows", "labels", "draws", "heldout", "clusters", "outcome"  # memory that every chain keeps
 NOT_IN_A_SAMPLE = "labels", "moves", "columns", "gathered", "draws", "bounds", "strays"  # parts that a first cycle adds
 
 
@@ -112,7 +106,7 @@ def memory_per_rank(
                numbers per row
     sample     on root, three copies of the sample in which clusters are looked for and moves in it, as far as they
                exceed what a later cycle needs in their place
-    moves      copies of the rows that shape the launches of splits; statistics and odds of both sides of each
+    moves      copies of rows that shape the launches of splits, or of a shard's; statistics and odds of both sides
     subsample  while it grows: 4 bytes per row for its stratum, and for one shard at a time the steps (8) and the rows
                inside and outside (8)
     heldout    its part of the held-out rows with their running scores
@@ -137,12 +131,13 @@ def memory_per_rank(
     padded = -(-n_clusters // 16) * 16
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
     launches = partial(_moves_bytes, row=row - 4 * widths["reals"], n_clusters=n_clusters, levels=levels)
+    pooled = row * min(rows, max(shard, BYTES // row))
     parts = {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
         "rows": rows * row,
         "labels": 4 * n_views * rows + 4 * shard,
         "subsample": 16 * shard if growing else 0,
-        "moves": launches(rows) if moves else 0,
+        "moves": max(launches(rows), pooled + 12 * rows) if moves else 0,
         "columns": _columns_bytes(rows, row, shard, n_train, n_clusters, levels) if has_views else 0,
         "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,

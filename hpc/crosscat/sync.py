@@ -263,6 +263,7 @@ def accumulated(
         part = Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
         total = Counts.of(part) if total is None else total.plus(part)
         each.append(moments.within(part))
+        del rows, z, part  # before the next, which may be copies
     return total or Counts.zeros(components, k), each
 
 

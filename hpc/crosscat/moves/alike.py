@@ -20,6 +20,7 @@ from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.pools import Pool, Pools, Recalled
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
@@ -165,10 +166,7 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
     for first in range(1, n_batches, at_once):
         last = min(first + at_once, n_batches)
         n = last - first
-        before = (
-            (p.rows, 2 * (p.batch - np.int32(first - 1)) + recalled.side[p.at]) for p in pools.of(first - 1, last - 1)
-        )
-        new, odds = ledger.total(before, 2 * n), None
+        new, odds = ledger.total(_by_side(pools, first - 1, last - 1), 2 * n), None
         if new is not None:
             earlier = _running(ledger, earlier, new)
             odds = _odds(ledger, earlier)
@@ -178,11 +176,19 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
             log_q[p.first : p.first + p.n_shards, 0] += _sides(
                 ledger, recalled, p, range(first, last), odds, merge, step
             )
+            del p  # its rows, before others are copied
     log_q = exact_sum(ledger.comm, log_q)
     sides = [np.full(len(shard), -1, np.int8) for shard in ledger.shards]
     for out, (a, b) in zip(sides, pairwise(recalled.cut.tolist())):
         out[recalled.member[a:b]] = recalled.side[a:b]
     return sides, 0.0 if log_q is None else float(log_q[0]) + recalled.log_urn
+
+
+def _by_side(pools: Pools, first: int, last: int) -> Iterator[tuple[Rows, np.ndarray]]:
+    """Yield the rows of batches first to last - 1, and twice their batch from `first` on, plus their side."""
+    for p in pools.of(first, last):
+        yield p.rows, 2 * (p.batch - np.int32(first)) + pools.recalled.side[p.at]
+        del p
 
 
 def _sides(ledger: Ledger, recalled: Recalled, p: Pool, batches: range, odds: Odds, merge: bool, step: int) -> list:

@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.io.rows import Rows
 
-BYTES = 2**26  # of rows copied at a time, about
+BYTES = 2**23  # of rows copied at a time, about, but all of a shard
 
 
 class Recalled(NamedTuple):
@@ -104,9 +104,8 @@ class Pools:
         place[order] = np.arange(len(order))
         parts = zip(shards[a:b], pairwise(cut.tolist()))
         each = [(cast(Rows, s.rows), of.member[at[i:j]], place[i:j]) for s, (i, j) in parts if j > i or b == a + 1]
-        rows = each[0][0].take(each[0][1]) if len(each) == 1 else _gathered(shards[a].rows, each, len(at))
-        if len(each) == 1:
-            rows = rows.take(order)
+        one = len(each) == 1
+        rows = each[0][0].take(of.member[at[order]]) if one else _gathered(shards[a].rows, each, len(at))
         return Pool(rows, at[order], batch[order], shard[order], ids[order], a, b - a)
 
 
