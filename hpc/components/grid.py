@@ -74,12 +74,12 @@ def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
 def draw_in_contexts(
     s: tuple, hyper: np.ndarray, grids: Sequence[np.ndarray], stream: Stream, column: int
 ) -> np.ndarray:
-    """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for
-    others."""
-    hyper, u = hyper.copy(), stream.uniforms(np.arange(len(hyper) * column, len(hyper) * (column + 1)))
-    for f, grid in enumerate(grids):
-        if len(grid) > 1:
-            points = np.tile(hyper, (len(grid), 1))
-            points[:, f] = grid
-            hyper[f] = grid[pick_on_grid(at_points(s, points), u[f])]
-    return hyper
+    """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for others: a
+    context in a cluster is one more cluster. s: its statistics, (U, K) each."""
+    there, hyper = s[0] > 0, hyper[None].copy()
+    u = stream.uniforms(np.arange(hyper.size * column, hyper.size * (column + 1)))
+    try:
+        updates.draw_numbers(tuple(a[there][None] for a in s), hyper, 0, 1, [Grids([g]) for g in grids], u[None])
+    except FloatingPointError:
+        raise NumericalError(NO_WEIGHT) from None
+    return hyper[0]

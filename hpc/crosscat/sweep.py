@@ -40,15 +40,10 @@ def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
 
 
 def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
-    """Return the shared draw in a shard's order, padded for the kernels."""
-    n, columns = len(order), {}
-    for name, array in vars(shared.parameters).items():
-        if len(array):
-            columns[name] = np.zeros((len(array), padded(n)), array.dtype)
-            columns[name][:, :n] = array.take(order, axis=1)
-    return kernels.Instantiated(
-        n=n, free=n_free, anchors=shared.anchor[order[n_free:]], log_weight=shared.weights.log_weight[order], **columns
-    )
+    """Return the shared draw in a shard's order, as the kernels read it."""
+    columns = {name: array for name, array in vars(shared.parameters).items() if len(array)}
+    of = {"anchors": shared.anchor[order[n_free:]], "log_weight": shared.weights.log_weight[order]}
+    return kernels.Instantiated(n=len(order), free=n_free, order=order, **of, **columns)
 
 
 @dataclass
