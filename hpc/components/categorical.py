@@ -273,7 +273,7 @@ class Categorical(OneByOne):
     def met(self, levels: np.ndarray) -> np.ndarray | None:
         """Return 1 for the level rows that any counted row has, else 0, uint8 (L,); None without links, where most
         are."""
-        return (levels > 0).any(axis=1).view(np.uint8) if self.linked else None
+        return updates.met(levels) if self.linked else None
 
     def draw(
         self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream, met: np.ndarray | None = None

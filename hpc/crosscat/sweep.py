@@ -184,9 +184,8 @@ class Step:
             slot = np.full(len(self.private), -1, np.int32)
             slot[mine] = np.arange(len(mine))
             statistics = Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot))
-        tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
-        tail.load(statistics)
-        return tail
+        capacity = padded(len(statistics.size) + 1)
+        return kernels.Tail(self.prior, concentration, discount, log_weight, capacity=capacity, statistics=statistics)
 
     def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps, response) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]

@@ -156,18 +156,20 @@ class Gaps:
         start, contexts = dict(zip(self.columns, offsets)), dict(zip(self.columns, kind.contexts[places].tolist()))
         change = np.zeros((offsets[-1], levels.shape[1]), np.int32)
 
-        def column(rows: Rows, c: int, table: np.ndarray | None = None) -> tuple:
+        def column(c: int, table: np.ndarray | None = None) -> tuple:
             of = coding.columns[c]
             context = coding.contexts.get(of.name) if c in self._children else None
-            cells = getattr(rows, of.block), of.index, len(of.levels)
-            return *cells, start.get(c, 0), context, table, contexts.get(c, 0)
+            return of.block, of.index, len(of.levels), start.get(c, 0), context, table, contexts.get(c, 0)
 
-        for needed, (rows, z), number in zip(self.at, labelled, first):
-            for c, at in needed.items():
-                u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + at)
-                above = [column(rows, parent) for parent in coding.above(c)]
-                below = [column(rows, child, tables.by_level(child)) for child in self._children[c]]
-                updates.fill_cells(at, z, u, column(rows, c, tables.of(c)), above[0] if above else None, below, change)
+        for c in (c for c in coding.order if any(c in needed for needed in self.at)):
+            above = [column(parent) for parent in coding.above(c)]
+            below = [column(child, tables.by_level(child)) for child in self._children[c]]
+            of, stream = column(c, tables.of(c)), Stream(purpose=Purpose.FILLED, sub=c, **key)
+            for needed, (rows, z), number in zip(self.at, labelled, first):
+                if c in needed:
+                    at = needed[c]
+                    of_rows = rows, at, z, stream.uniforms(number + at)
+                    updates.fill_cells(*of_rows, of, above[0] if above else None, below, change)
         comm.sum_everywhere(change)
         for of, one, end in zip(rows_of, offsets, offsets[1:]):
             levels[of] += change[one:end]

@@ -139,7 +139,7 @@ cdef class Tail:
     highest slot ever used. A Tail is changed by `sweep`; it must not be used by two threads at once.
     """
 
-    def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
+    def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16, statistics=None):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
         dirichlet = np.array(prior.dirichlet, dtype=np.float64)
         self.normal_array = np.ascontiguousarray(prior.normal, dtype=np.float64)
@@ -164,8 +164,14 @@ cdef class Tail:
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, pad16(capacity)))
-        self._refresh(0, self.c.capacity)
-        self.prior_table = self._field("table")[:, 0].copy()
+        vacant = 0 if statistics is None else len(statistics.size)
+        if vacant >= self.c.capacity:
+            raise ValueError(f"a tail of {self.c.capacity} slots has none left beside {vacant} clusters")
+        if statistics is None:
+            self._refresh(0, self.c.capacity)
+        else:
+            self.load(statistics)
+        self.prior_table = self._field("table")[:, vacant].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
         self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)

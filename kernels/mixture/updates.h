@@ -65,8 +65,10 @@ static inline void kernel_marginals(const int32_t *levels, const double *beta, c
 }
 static inline void kernel_grid_scores(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t n_clusters,
                                       const double *grid, int64_t n_grid, const double *rising, int64_t tabulated,
-                                      int64_t *observed, double *scores) {
-    DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, scores);
+                                      int64_t *observed, double *of_totals, int64_t *totals_of, int64_t n_totals,
+                                      double *scores) {
+    DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, of_totals,
+             totals_of, n_totals, scores);
 }
 static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t first_row, int64_t missing_row,
                                               int64_t n_clusters, const double *grid, int64_t n_grid, const double *base,

@@ -30,7 +30,7 @@ cdef extern from "updates.h" nogil:
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
-                            int64_t *, double *)
+                            int64_t *, double *, int64_t *, int64_t, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
                                     int64_t *, double *)
     ctypedef struct linked_t:
@@ -86,6 +86,8 @@ cdef enum:
 
 
 kernel_isa = ISA_NUMBER
+cdef enum:
+    TOTALS = 64  # counts of a column's cells below this are scored once for columns of equally many levels
 TABULATED = 2048  # log rising factorials are looked up below this count; 16 at least
 
 
@@ -195,11 +197,11 @@ cdef int _point_at(linked_t *of, code_t[:, ::1] codes, int64_t index, int64_t n_
     return 0
 
 
-cdef int _column(linked_t *of, given, int64_t n_rows, int64_t n_counts) except -1:
-    codes, index, n_levels, first, context, table, n_contexts = given
-    if codes.dtype == np.uint8:
-        return _point_at[uint8_t](of, codes, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
-    return _point_at[uint16_t](of, codes, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
+cdef int _column(linked_t *of, rows, given, int64_t n_rows, int64_t n_counts) except -1:
+    block, index, n_levels, first, context, table, n_contexts = given
+    if block == "codes8":
+        return _point_at[uint8_t](of, rows.codes8, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
+    return _point_at[uint16_t](of, rows.codes16, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
 
 
 cdef bint _within(const int64_t[::1] contexts, int64_t n):
@@ -210,12 +212,12 @@ cdef bint _within(const int64_t[::1] contexts, int64_t n):
     return True
 
 
-def fill_cells(const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, own, parent, children,
+def fill_cells(rows, const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, own, parent, children,
                int32_t[:, ::1] change):
     """Draw the levels of a column's missing cells in rows `at` given the cells of its parent and its children, in place;
     add the changes to the counts `change`, by level row and cluster (L, K). Rows with a negative label z keep theirs.
 
-    u: a uniform in [0, 1) for each of `at`. A column is (codes, index in them, number of levels, row of its code 0 in
+    u: a uniform in [0, 1) for each of `at`. A column is (array of codes in `rows`, index in it, number of levels, row of its code 0 in
     `change`, context of each level int64 for its children, table, number of contexts); parent: one, or None, without
     table or counts. Tables have log probabilities, float32: by context, cluster and level of `own`, by cluster, level and
     context of children. Cells that are filled have levels before, and so have those of their parents.
@@ -240,11 +242,11 @@ def fill_cells(const int64_t[::1] at, const int32_t[::1] z, const double[::1] u,
     if of == NULL:
         raise MemoryError
     try:
-        _column(of, own, n_rows, change.shape[0])
+        _column(of, rows, own, n_rows, change.shape[0])
         if parent is not None:
-            _column(of + 1, (*parent[:3], 0, parent[4], None, 0), n_rows, change.shape[0])
+            _column(of + 1, rows, (*parent[:3], 0, parent[4], None, 0), n_rows, change.shape[0])
         for i in range(n_children):
-            _column(of + 2 + i, children[i], n_rows, change.shape[0])
+            _column(of + 2 + i, rows, children[i], n_rows, change.shape[0])
         has_parent = parent is not None
         _fill(at, z, u, of, has_parent, n_children, n_clusters, change, keys, sums)
     finally:
@@ -256,6 +258,21 @@ cdef void _fill(const int64_t[::1] at, const int32_t[::1] z, const double[::1] u
     with nogil:
         kernel_fill_cells(&at[0], &z[0], &u[0], at.shape[0], of, of + 1 if has_parent else NULL, of + 2, n_children,
                           n_clusters, &change[0, 0], &keys[0], &sums[0])
+
+
+def met(const int32_t[:, ::1] levels):
+    """Return 1 for the level rows with any cell, else 0, uint8 (L,)."""
+    out = np.zeros(levels.shape[0], np.uint8)
+    cdef uint8_t[::1] view = out
+    cdef int64_t l, k, K = levels.shape[1]
+    cdef int32_t any
+    cdef const int32_t *row
+    for l in range(levels.shape[0] if K else 0):
+        row, any = &levels[l, 0], 0
+        for k in range(K):
+            any |= row[k]
+        view[l] = any != 0
+    return out
 
 
 def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
@@ -429,6 +446,9 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
+    cdef int64_t n_totals = TOTALS if len(columns) > 1 else 0
+    cdef double[:, ::1] of_totals = np.empty((max(n_totals, 1), len(grid.points)))
+    cdef int64_t[:, ::1] totals_of = np.zeros((max(n_totals, 1), len(grid.points)), np.int64)
     if not even and of_level.shape[0] != levels.shape[0]:
         raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
@@ -441,7 +461,8 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             with nogil:
                 if even:
                     kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
-                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &of_totals[0, 0], &totals_of[0, 0],
+                                       n_totals, &view[i, 0])
                 else:
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])
