@@ -161,7 +161,8 @@ class Gaps:
             context = coding.contexts.get(of.name) if c in self._children else None
             return of.block, of.index, len(of.levels), start.get(c, 0), context, table, contexts.get(c, 0)
 
-        for c in (c for c in coding.order if any(c in needed for needed in self.at)):
+        here = set().union(*self.at)
+        for c in (c for c in coding.order if c in here):
             above = [column(parent) for parent in coding.above(c)]
             below = [column(child, tables.by_level(child)) for child in self._children[c]]
             of, stream = column(c, tables.of(c)), Stream(purpose=Purpose.FILLED, sub=c, **key)

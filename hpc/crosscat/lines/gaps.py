@@ -116,30 +116,50 @@ class LineGaps:
         inside = _in_one_tree(coding, [c for _, c in within])
         of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding, inside)
         of_others = Others(components, hyper, statistics, coding, inside, key)
-        for i, (holes, (rows, z), number) in enumerate(zip(self.holes, labelled, first)):
-            here = holes.lacks[:, [j for j, _ in within]].any(axis=1) & (z[holes.rows] >= 0)
-            chosen, labels = np.flatnonzero(here), z.copy()
-            for subset in self._pieces(chosen, len(of_lines)):
-                at = holes.rows[subset]
-                lacks = {c: holes.lacks[subset, j] for j, c in within}
-                cells = Tree(coding, {c: _cells(coding, rows, c, at) for c in of_lines}, lacks)
-                context = {c: _context(coding, rows, c, at) for c in of_lines}
-                present = {c: [a[context[c], z[at]] for a in line] for c, line in of_lines.items()}
-                proposed = of_others.labels(rows.take(at), z[at], number + int(at[0]))
-                moves = (proposed != z[at]) & (fixed[z[at]] > 0) & (fixed[proposed] > 0)
-                now = present
-                if moves.any():
-                    other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
-                    ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
-                    u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
-                    moves &= np.log(u + TINY) < ratio
-                    now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
-                labels[at] = np.where(moves, proposed, z[at])
-                noise = {c: self._noise(coding, c, key, number + at) for c in lacks}
-                for c, y in cells.drawn(now, noise).items():
-                    _put(coding, rows, c, at[lacks[c]], y[lacks[c]])
-            result[i] = labels
+        result = [z.copy() for z in result]
+        for batch in self._batches([j for j, _ in within], result, len(of_lines)):
+            of = [(holes, *labelled[i], first[i], subset) for holes, i, subset in batch]
+            parts = [(rows, holes.rows[subset], z) for holes, rows, z, _, subset in of]
+            lacks = {c: np.concatenate([holes.lacks[subset, j] for holes, *_, subset in of]) for j, c in within}
+            x = {c: np.concatenate([_cells(coding, rows, c, at) for rows, at, _ in parts]) for c in of_lines}
+            context = {c: np.concatenate([_context(coding, rows, c, at) for rows, at, _ in parts]) for c in of_lines}
+            labels = np.concatenate([z[at] for _, at, z in parts])
+            ids = np.concatenate([number + holes.rows[subset] for holes, *_, number, subset in of])
+            drawn = [of_others.labels(r.take(at), z[at], of[i][3] + int(at[0])) for i, (r, at, z) in enumerate(parts)]
+            proposed, cells = np.concatenate(drawn), Tree(coding, x, lacks)
+            present = {c: [a[context[c], labels] for a in line] for c, line in of_lines.items()}
+            moves, now = (proposed != labels) & (fixed[labels] > 0) & (fixed[proposed] > 0), present
+            if moves.any():
+                other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
+                ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
+                u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(ids)
+                moves &= np.log(u + TINY) < ratio
+                now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
+            labels = np.where(moves, proposed, labels)
+            new = cells.drawn(now, {c: self._noise(coding, c, key, ids) for c in lacks})
+            ends = np.cumsum([len(at) for _, at, _ in parts]).tolist()
+            for (_, i, _), (rows, at, _), end in zip(batch, parts, ends):
+                own = slice(end - len(at), end)
+                result[i][at] = labels[own]
+                for c, y in new.items():
+                    lacking = lacks[c][own]
+                    _put(coding, rows, c, at[lacking], y[own][lacking])
         return result
+
+    def _batches(self, columns: Sequence[int], labels: Sequence[np.ndarray], n_columns: int):
+        """Yield lists of (holes of a shard, its number, rows of the holes), whose rows that are not idle lack a cell of
+        `columns`; each list holds AT_ONCE cells at most, but for its last piece."""
+        batch, n = [], 0
+        for i, (holes, z) in enumerate(zip(self.holes, labels)):
+            here = holes.lacks[:, columns].any(axis=1) & (z[holes.rows] >= 0)
+            for subset in self._pieces(np.flatnonzero(here), n_columns):
+                batch.append((holes, i, subset))
+                n += len(subset) * n_columns
+                if n >= AT_ONCE:
+                    yield batch
+                    batch, n = [], 0
+        if batch:
+            yield batch
 
     def _moving(self, comm: Communicator, columns: Sequence[int], labelled, k: int) -> np.ndarray:
         """Count each cluster's rows that lack a cell of `columns`, over all shards, (K,). Collective."""
