@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 
+from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
@@ -147,6 +148,18 @@ def evidence_of_all_clusters():
         return right(comm, contexts, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1, *more)
 
     with mock.patch.object(moves, "link_scores", whole):
+        yield
+
+
+@contextlib.contextmanager
+def levels_of_counted_rows_alone():
+    """Wrong: levels that no row has take no probability."""
+    right = Categorical.draw_given
+
+    def without_total(self, beta, levels, columns, stream, met=None):
+        return right(self, beta if met is None else np.where(met | (beta == 0), beta, 1e-30), levels, columns, stream, met)
+
+    with mock.patch.object(Categorical, "draw_given", without_total):
         yield
 
 
