@@ -275,17 +275,15 @@ class Categorical(OneByOne):
         are."""
         return updates.met(levels) if self.linked else None
 
-    def draw(
-        self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream, met: np.ndarray | None = None
-    ) -> tuple[np.ndarray]:
-        """Draw log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows. met: see `met`; of the
-        levels that are not only the total probability is drawn (see `updates.draw_levels`)."""
-        return (self.draw_given(self.pseudo_counts(multiplier), *s, columns, stream, met),)
+    def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
+        """Draw log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
+        return (self.draw_given(self.pseudo_counts(multiplier), *s, columns, stream),)
 
     def draw_given(
         self, beta: np.ndarray, levels: np.ndarray, columns: slice, stream: Stream, met: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the `draw` given all pseudo-counts (L,) and counts (L, K)."""
+        """Return the `draw` given all pseudo-counts (L,) and counts (L, K). met: see `met`; of the levels that are not
+        only the total probability is drawn (see `updates.draw_levels`)."""
         first, last = self.group_of[[columns.start, columns.stop]].tolist()
         return updates.draw_levels(levels, beta, self.groups, first, last, met, **vars(self._own(stream)))
 

@@ -73,9 +73,7 @@ def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
     return total.reshape(len(points), n_contexts).sum(axis=1)
 
 
-def draw_in_contexts(
-    s: tuple, hyper: np.ndarray, grids: Sequence[Grids], stream: Stream, column: int
-) -> np.ndarray:
+def draw_in_contexts(s: tuple, hyper: np.ndarray, grids: Sequence[Grids], stream: Stream, column: int) -> np.ndarray:
     """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for others: a
     context in a cluster is one more cluster. s: its statistics, (U, K) each; grids: of all columns."""
     there, hyper = s[0] > 0, hyper[None].copy()

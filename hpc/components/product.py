@@ -192,8 +192,11 @@ class Components:
         """
         stream, drawn = Stream(purpose=purpose, **key), {}
         for kind, *of, columns in self._each(hyper, s, part):
-            more = (met,) if kind is self.categorical else ()
-            drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream, *more)))
+            if met is not None and kind is self.categorical:
+                beta = self.categorical.pseudo_counts(of[0])
+                drawn["table"] = self.categorical.draw_given(beta, *of[1], columns, stream, met)
+            else:
+                drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
         absent = (array for kind in self.kinds for array in kind.parameters if array.name not in drawn)
         return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
 

@@ -24,8 +24,8 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
 @dataclass(frozen=True)
 class Update:
-    """The update's settings: the prior of (alpha, d), the columns and their dealing, and the opening of clusters; n_rows:
-    all rows, idle ones too."""
+    """The update's settings: the prior of (alpha, d), the columns and their dealing, and the opening of clusters;
+    n_rows: all rows, idle ones too."""
 
     law: PitmanYor
     components: Components

@@ -157,7 +157,9 @@ def levels_of_counted_rows_alone():
     right = Categorical.draw_given
 
     def without_total(self, beta, levels, columns, stream, met=None):
-        return right(self, beta if met is None else np.where(met | (beta == 0), beta, 1e-30), levels, columns, stream, met)
+        return right(
+            self, beta if met is None else np.where(met | (beta == 0), beta, 1e-30), levels, columns, stream, met
+        )
 
     with mock.patch.object(Categorical, "draw_given", without_total):
         yield

@@ -58,7 +58,7 @@ def test_compiled_draws_are_those_of_plain_python():
 
 
 def test_what_does_not_fit_is_refused():
-    gaps, kind, labelled, levels = state()
+    _, _, labelled, levels = state()
     rows, z = labelled[0]
     at, u, change = np.zeros(1, np.int64), np.zeros(1), np.zeros(levels.shape, np.int32)
     own = "codes8", 0, 3, 0, np.zeros(3, np.int64), np.zeros((1, K, 3), np.float32), 1

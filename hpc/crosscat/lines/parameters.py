@@ -58,8 +58,9 @@ class LineParameters:
     def lines(
         self, coding: Coding, of: Collection[int] | None = None
     ) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Draw, for each column `of`, by default all that may be in a line, by index, parents first: the mean at the parent's center, slope
-        and variance, (1, K + 1); for a column not in a line, mean, 0 and variance in each context, (U, K + 1)."""
+        """Draw, for each column `of`, by default all that may be in a line, by index, parents first: the mean at the
+        parent's center, slope and variance, (1, K + 1); for a column not in a line, mean, 0 and variance in each
+        context, (U, K + 1)."""
         result = {}
         for c in (c for c in coding.order if coding.plain[c].line and (of is None or c in of)):
             name, parent = coding.plain[c].name, int(coding.parents[c])
