@@ -136,7 +136,8 @@ cdef class Tail:
     Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, vector_n,
     vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots (a multiple of 16,
     doubled when full), to be read only between sweeps and changed only through `load`. n_slots: one more than the
-    highest slot ever used. A Tail is changed by `sweep`; it must not be used by two threads at once.
+    highest slot ever used. statistics: loaded at once, of fewer clusters than `capacity`. A Tail is changed by `sweep`;
+    it must not be used by two threads at once.
     """
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16, statistics=None):
