@@ -270,11 +270,22 @@ class Categorical(OneByOne):
             ]  # fmt: skip
         return self._known[start, stop]
 
+    def met(self, levels: np.ndarray) -> np.ndarray | None:
+        """Return 1 for the level rows that any counted row has, else 0, uint8 (L,); None without links, where most
+        are."""
+        return updates.met(levels) if self.linked else None
+
     def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
         """Draw log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
-        (levels,), beta, stream = s, self.pseudo_counts(multiplier), self._own(stream)
+        return (self.draw_given(self.pseudo_counts(multiplier), *s, columns, stream),)
+
+    def draw_given(
+        self, beta: np.ndarray, levels: np.ndarray, columns: slice, stream: Stream, met: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the `draw` given all pseudo-counts (L,) and counts (L, K). met: see `met`; of the levels that are not
+        only the total probability is drawn (see `updates.draw_levels`)."""
         first, last = self.group_of[[columns.start, columns.stop]].tolist()
-        return (updates.draw_levels(levels, beta, self.groups, first, last, **vars(stream)),)
+        return updates.draw_levels(levels, beta, self.groups, first, last, met, **vars(self._own(stream)))
 
     def _own(self, stream: Stream) -> Stream:
         return stream.at(self.substreams[0])

@@ -44,9 +44,11 @@ class Grids:
         for row, grid in zip(self.points, grids):
             row[: len(grid)] = grid
 
-    def take(self, n: int) -> Grids:
-        """Return the grids of the first n columns."""
-        return Grids([row[:length] for row, length in zip(self.points[:n], self.length)])
+    def take(self, columns: slice) -> Grids:
+        """Return the grids of some columns."""
+        result = Grids.__new__(Grids)
+        result.length, result.points = self.length[columns], self.points[columns]
+        return result
 
 
 def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Grids], stream: Stream) -> np.ndarray:
@@ -71,15 +73,14 @@ def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
     return total.reshape(len(points), n_contexts).sum(axis=1)
 
 
-def draw_in_contexts(
-    s: tuple, hyper: np.ndarray, grids: Sequence[np.ndarray], stream: Stream, column: int
-) -> np.ndarray:
-    """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for
-    others."""
-    hyper, u = hyper.copy(), stream.uniforms(np.arange(len(hyper) * column, len(hyper) * (column + 1)))
-    for f, grid in enumerate(grids):
-        if len(grid) > 1:
-            points = np.tile(hyper, (len(grid), 1))
-            points[:, f] = grid
-            hyper[f] = grid[pick_on_grid(at_points(s, points), u[f])]
-    return hyper
+def draw_in_contexts(s: tuple, hyper: np.ndarray, grids: Sequence[Grids], stream: Stream, column: int) -> np.ndarray:
+    """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for others: a
+    context in a cluster is one more cluster. s: its statistics, (U, K) each; grids: of all columns."""
+    there, hyper = s[0] > 0, hyper[None].copy()
+    u = stream.uniforms(np.arange(hyper.size * column, hyper.size * (column + 1)))
+    own = [grid.take(slice(column, column + 1)) for grid in grids]
+    try:
+        updates.draw_numbers(tuple(a[there][None] for a in s), hyper, 0, 1, own, u[None])
+    except FloatingPointError:
+        raise NumericalError(NO_WEIGHT) from None
+    return hyper[0]

@@ -134,11 +134,16 @@ class Multinormal:
     def log_base(self, rows: Rows) -> float:
         return float(log_cells(self.columns, rows).sum())
 
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, ...]:
+        """Block of each column and of each pair of columns, and the two columns of each pair."""
+        blocks = np.arange(len(self))
+        return np.repeat(blocks, self.widths), np.repeat(blocks, n_pairs(self.widths)), *_pairs(self.widths)
+
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """Merge as `normal.merge_moments` does, block by block."""
         (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
-        of_column, of_pair = (np.repeat(np.arange(len(self)), n) for n in (self.widths, n_pairs(self.widths)))
-        i, j = _pairs(self.widths)
+        of_column, of_pair, i, j = self._places
         n = n_a + n_b
         share = n_b / np.maximum(n, 1)
         step = np.where((n_b > 0)[of_column], mean_b - mean_a, 0.0)

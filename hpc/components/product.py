@@ -182,15 +182,21 @@ class Components:
         }
 
     def draw(
-        self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int], purpose: Purpose = Purpose.PARAMETERS
-    ) -> Parameters:
+        self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int], purpose: Purpose = Purpose.PARAMETERS,
+        met: np.ndarray | None = None,
+    ) -> Parameters:  # fmt: skip
         """Draw component parameters of a part's columns in every cluster given its rows (docs/math.md 2.1, step 4).
 
         hyper and s cover all columns; only the part's rows of `hyper` matter. The result has the part's rows.
+        met: of level rows, see `Categorical.met`.
         """
         stream, drawn = Stream(purpose=purpose, **key), {}
         for kind, *of, columns in self._each(hyper, s, part):
-            drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
+            if met is not None and kind is self.categorical:
+                beta = self.categorical.pseudo_counts(of[0])
+                drawn["table"] = self.categorical.draw_given(beta, *of[1], columns, stream, met)
+            else:
+                drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
         absent = (array for kind in self.kinds for array in kind.parameters if array.name not in drawn)
         return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
 

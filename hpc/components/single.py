@@ -101,12 +101,11 @@ class InContexts(OneByOne):
         hyper, plain = hyper.copy(), slice(columns.start, min(columns.stop, self.n_plain))
         if plain.stop > plain.start:
             alone = tuple(a[: self.n_plain] for a in s)
-            shorter = [grid.take(self.n_plain) for grid in grids]
+            shorter = [grid.take(slice(self.n_plain)) for grid in grids]
             hyper[plain] = draw_numbers(alone, hyper[: self.n_plain].copy(), plain, shorter, stream)
         for c in range(max(columns.start, self.n_plain), columns.stop):
             part = self.parts(slice(c, c + 1))
-            of_column = [grid.points[c, : grid.length[c]] for grid in grids]
-            hyper[c] = draw_in_contexts(tuple(a[part] for a in s), hyper[c], of_column, stream, c)
+            hyper[c] = draw_in_contexts(tuple(a[part] for a in s), hyper[c], grids, stream, c)
         return hyper[columns]
 
 

@@ -40,15 +40,10 @@ def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
 
 
 def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
-    """Return the shared draw in a shard's order, padded for the kernels."""
-    n, columns = len(order), {}
-    for name, array in vars(shared.parameters).items():
-        if len(array):
-            columns[name] = np.zeros((len(array), padded(n)), array.dtype)
-            columns[name][:, :n] = array.take(order, axis=1)
-    return kernels.Instantiated(
-        n=n, free=n_free, anchors=shared.anchor[order[n_free:]], log_weight=shared.weights.log_weight[order], **columns
-    )
+    """Return the shared draw in a shard's order, as the kernels read it."""
+    columns = {name: array for name, array in vars(shared.parameters).items() if len(array)}
+    of = {"anchors": shared.anchor[order[n_free:]], "log_weight": shared.weights.log_weight[order]}
+    return kernels.Instantiated(n=len(order), free=n_free, order=order, **of, **columns)
 
 
 @dataclass
@@ -189,9 +184,8 @@ class Step:
             slot = np.full(len(self.private), -1, np.int32)
             slot[mine] = np.arange(len(mine))
             statistics = Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot))
-        tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
-        tail.load(statistics)
-        return tail
+        capacity = padded(len(statistics.size) + 1)
+        return kernels.Tail(self.prior, concentration, discount, log_weight, capacity=capacity, statistics=statistics)
 
     def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps, response) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]

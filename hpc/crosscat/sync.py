@@ -210,8 +210,8 @@ class Moments:
         return [array.astype(np.float64, copy=False).ravel() for kind in INEXACT for array in part.of(kind)]
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        each = zip(self._kinds, self._by_kind(a), self._by_kind(b))
-        return np.concatenate([array for kind, *both in each for array in kind.merge(*both)])
+        each = ((kind, *both) for kind, *both in zip(self._kinds, self._by_kind(a), self._by_kind(b)) if len(kind))
+        return np.concatenate([a[:0], *(array for kind, *both in each for array in kind.merge(*both))])
 
     def statistics(self, counts: Counts, moments: np.ndarray) -> Statistics:
         result = counts._asdict()

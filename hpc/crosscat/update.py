@@ -24,13 +24,15 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
 @dataclass(frozen=True)
 class Update:
-    """The update's settings: the prior of (alpha, d), the columns and their dealing, and the opening of clusters."""
+    """The update's settings: the prior of (alpha, d), the columns and their dealing, and the opening of clusters;
+    n_rows: all rows, idle ones too."""
 
     law: PitmanYor
     components: Components
     dealing: Dealing
     opening: str
     n_shards: int
+    n_rows: int
 
     @property
     def n_tails(self) -> int:
@@ -56,7 +58,9 @@ class Update:
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
             statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
-            parameters = self.components.draw(hyper, statistics, part, key)
+            every = int(partition.size.sum()) == self.n_rows  # idle rows may have levels that are not counted
+            met = self.components.categorical.met(partition.statistics.levels) if every else None
+            parameters = self.components.draw(hyper, statistics, part, key, met=met)
         else:  # one shard has all clusters
             parameters = self.components.no_parameters(part)
         weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)

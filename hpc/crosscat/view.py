@@ -110,7 +110,9 @@ class View:
         self.n_labels = 1
         self.counts: sync.Counts | None = None
         self.partition: Partition | None = None
-        self.update = global_update.Update(self.law, components, components.deal(comm.size), settings.opening, n_shards)
+        self.update = global_update.Update(
+            self.law, components, components.deal(comm.size), settings.opening, n_shards, n_rows
+        )
         self._log_base = self._sum_log_base(observed or [shard.rows for shard in self.shards])
 
     def key(self, cycle: int) -> dict[str, int]:

@@ -20,6 +20,7 @@ from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import CODES, Column, Rows
+from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 19  # weights, rows by levels, held at once
 
@@ -120,6 +121,9 @@ class Gaps:
         if not self.columns:
             return
         tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.FILLED_PARAMETERS, **key))
+        if self._plain:
+            self._fill(comm, tables, levels, labelled, first, key)
+            return
         for needed, (rows, z), number in zip(self.at, labelled, first):
             for c, at in needed.items():
                 for subset in self._pieces(c, at[z[at] >= 0]):
@@ -133,6 +137,43 @@ class Gaps:
         counted, offsets = count_levels(comm, kind, cells, levels.shape[1], places)
         for i, c in enumerate(places):
             levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
+
+    @cached_property
+    def _plain(self) -> bool:
+        """True if no column that may change is a number, or depends on one or on two columns."""
+        coding, number = self.coding, set(self.coding.numbers)
+        parents = {c for c in self._children if coding.plain[c].n_missing}
+        return not self.numbers and not any(
+            c in coding.second or (c in parents and not number.isdisjoint(coding.above(c))) for c in self.columns
+        )
+
+    def _fill(self, comm: Communicator, tables: Tables, levels: np.ndarray, labelled, first, key) -> None:
+        """Do the work of `draw` in compiled loops, where the columns are plain."""
+        kind, coding = tables.kind, self.coding
+        places = [tables.number[coding.plain[c].name] for c in self.columns]
+        rows_of = [slice(*kind.offsets[[c, c + 1]].tolist()) for c in places]
+        offsets = np.cumsum([0, *(of.stop - of.start for of in rows_of)]).tolist()
+        start, contexts = dict(zip(self.columns, offsets)), dict(zip(self.columns, kind.contexts[places].tolist()))
+        change = np.zeros((offsets[-1], levels.shape[1]), np.int32)
+
+        def column(c: int, table: np.ndarray | None = None) -> tuple:
+            of = coding.columns[c]
+            context = coding.contexts.get(of.name) if c in self._children else None
+            return of.block, of.index, len(of.levels), start.get(c, 0), context, table, contexts.get(c, 0)
+
+        here = set().union(*self.at)
+        for c in (c for c in coding.order if c in here):
+            above = [column(parent) for parent in coding.above(c)]
+            below = [column(child, tables.by_level(child)) for child in self._children[c]]
+            of, stream = column(c, tables.of(c)), Stream(purpose=Purpose.FILLED, sub=c, **key)
+            for needed, (rows, z), number in zip(self.at, labelled, first):
+                if c in needed:
+                    at = needed[c]
+                    of_rows = rows, at, z, stream.uniforms(number + at)
+                    updates.fill_cells(*of_rows, of, above[0] if above else None, below, change)
+        comm.sum_everywhere(change)
+        for of, one, end in zip(rows_of, offsets, offsets[1:]):
+            levels[of] += change[one:end]
 
     @property
     def numbers(self) -> list[int]:
@@ -242,21 +283,27 @@ class Tables:
     K) on a column's first use; the same on every rank."""
 
     def __init__(self, coding: Coding, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, stream: Stream):
-        self._coding, self._kind, self._given = coding, kind, (multiplier, (levels,))
+        self._coding, self.kind, self._given = coding, kind, (kind.pseudo_counts(multiplier), levels)
         self._stream = stream
         self.number = {column.name: c for c, column in enumerate(kind.columns)}
         self._drawn: dict[int, np.ndarray] = {}
+        self._by_level: dict[int, np.ndarray] = {}
 
     def of(self, place: int) -> np.ndarray:
         """Return the table of the column at index `place` among the plain ones, float32 (U, K, V)."""
         if place not in self._drawn:
             c = self.number[self._coding.plain[place].name]
-            multiplier, counts = self._given
-            (table,) = self._kind.draw(multiplier, counts, slice(c, c + 1), self._stream)
-            u, v = int(self._kind.contexts[c]), int(self._kind.n_levels[c])
+            table = self.kind.draw_given(*self._given, slice(c, c + 1), self._stream)
+            u, v = int(self.kind.contexts[c]), int(self.kind.n_levels[c])
             by_context = table.reshape(u, v + 1, -1)[:, :-1]
             self._drawn[place] = np.ascontiguousarray(by_context.transpose(0, 2, 1))
         return self._drawn[place]
+
+    def by_level(self, place: int) -> np.ndarray:
+        """Return the same as float32 (K, V, U)."""
+        if place not in self._by_level:
+            self._by_level[place] = np.ascontiguousarray(self.of(place).transpose(1, 2, 0))
+        return self._by_level[place]
 
 
 @dataclass(frozen=True)

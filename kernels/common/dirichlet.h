@@ -15,35 +15,58 @@ ALWAYS_INLINE int FN(load_counts)(const int32_t *row, int64_t k, int64_t K, doub
 }
 
 /* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Row 0 of `table`
- * is the first column's first level. scratch: 8 doubles per level of the widest column. The id of a draw is (level row,
- * k). */
-static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const int64_t *offsets,
-                            int64_t first, int64_t last, int64_t K, float *table, double *scratch) {
-    for (int64_t c = first; c < last; c++)
+ * is the first column's first level. met: 0 for levels that no row has, NULL if there are none: their total is drawn
+ * instead, Gamma(sum of their beta), and stands in all of them. scratch: 16 doubles and 8 words per level row of the
+ * widest column, and one more of each. The id of a draw is (level row, k); that of a total has the missing row. The last
+ * clusters, fewer than 8, of several levels are drawn side by side. */
+static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const uint8_t *met,
+                            const int64_t *offsets, int64_t first, int64_t last, int64_t K, float *table,
+                            double *scratch, uint64_t *id) {
+    for (int64_t c = first; c < last; c++) {
+        int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, n_met = 0;
+        double rest = 0;
+        for (int64_t l = l0; l < missing; l++)
+            if (!met || met[l])
+                n_met += 1;
+            else
+                rest += beta[l];
+        if (!n_met) {
+            memset(table + (l0 - offsets[first]) * K, 0, (missing + 1 - l0) * K * sizeof(float));
+            continue;
+        }
         for (int64_t k = 0; k < K; k += BLOCK) {
-            int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, width = K - k < BLOCK ? K - k : BLOCK;
-            double most[BLOCK], total[BLOCK], counts[BLOCK];
+            int64_t width = K - k < BLOCK ? K - k : BLOCK, n = 0, n_rows = n_met + (rest > 0), i = 0;
+            double most[BLOCK], total[BLOCK], *drawn = scratch, *shape = scratch + (missing + 1 - l0) * BLOCK;
             for (int j = 0; j < BLOCK; j++) most[j] = -INFINITY, total[j] = 0;
-            for (int64_t l = l0; l < missing; l++) {
-                uint64_t id[BLOCK];
-                double *drawn = scratch + (l - l0) * BLOCK;
-                FN(load_counts)(levels + l * K, k, K, counts);
-                for (int j = 0; j < BLOCK; j++) id[j] = ((uint64_t)l << 32) | (uint64_t)(k + j);
-                for (int j = 0; j < BLOCK; j++) counts[j] += beta[l];
-                FN(log_gammas)(key, counts, id, BLOCK, drawn);
-                for (int j = 0; j < BLOCK; j++) most[j] = drawn[j] > most[j] ? drawn[j] : most[j];
+            for (int64_t l = l0; l <= missing; l++) {
+                int is_rest = l == missing;
+                if (is_rest ? !(rest > 0) : met && !met[l]) continue;
+                for (int64_t j = 0; j < width; j++, n++) {
+                    shape[n] = is_rest ? rest : levels[l * K + k + j] + beta[l];
+                    id[n] = ((uint64_t)l << 32) | (uint64_t)(k + j);
+                }
             }
-            for (int64_t l = l0; l < missing; l++)
+            for (; n % BLOCK; n++) shape[n] = 1.0, id[n] = 0;
+            FN(log_gammas)(key, shape, id, n, shape);
+            for (int64_t r = 0; r < n_rows; r++)
+                for (int64_t j = 0; j < BLOCK; j++) {
+                    double x = drawn[r * BLOCK + j] = j < width ? shape[r * width + j] : 0.0;
+                    most[j] = x > most[j] ? x : most[j];
+                }
+            for (int64_t r = 0; r < n_rows; r++)
                 for (int j = 0; j < BLOCK; j += N_DOUBLE)
                     *(FN(vd_loose) *)(total + j) += FN(exp_negative)(
-                        *(FN(vd_loose) *)(scratch + (l - l0) * BLOCK + j) - *(FN(vd_loose) *)(most + j));
+                        *(FN(vd_loose) *)(drawn + r * BLOCK + j) - *(FN(vd_loose) *)(most + j));
             for (int j = 0; j < BLOCK; j += N_DOUBLE)
                 *(FN(vd_loose) *)(most + j) += vlog(*(FN(vd_loose) *)(total + j));
-            for (int64_t l = l0; l < missing; l++)
+            for (int64_t l = l0; l < missing; l++) {
+                int64_t r = met && !met[l] ? n_met : i++;
                 for (int64_t j = 0; j < width; j++)
-                    table[(l - offsets[first]) * K + k + j] = (float)(scratch[(l - l0) * BLOCK + j] - most[j]);
+                    table[(l - offsets[first]) * K + k + j] = (float)(drawn[r * BLOCK + j] - most[j]);
+            }
             for (int64_t j = 0; j < width; j++) table[(missing - offsets[first]) * K + k + j] = 0;
         }
+    }
 }
 
 /* out[n] = log Gamma(n + a) for n = 0, ..., n_kept - 1; n_kept is a multiple of 8 */
@@ -116,18 +139,20 @@ static void FN(marginals)(const int32_t *levels, const double *beta, const int64
 
 /* scores[g] = log marginal likelihood of one column under the pseudo-count grid[g] of every level, over all clusters.
  * rising[n][g] = log Gamma(grid[g] + n) - log Gamma(grid[g]) for n < tabulated; G8 grid points, padded to a multiple of
- * 8. observed: K integers of scratch. Counts from `tabulated` >= 16 on take Stirling's series. */
+ * 8. observed: K integers of scratch. Counts from `tabulated` >= 16 on take Stirling's series. of_totals [n_totals][G8]:
+ * the part of n observed cells of a column of `totals_of[n]` levels, kept between calls, which start with zeros. */
 static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K, const double *grid,
-                            int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, double *scores) {
+                            int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, double *of_totals,
+                            int64_t *totals_of, int64_t n_totals, double *scores) {
     double n_levels = (double)(missing_row - first_row);
     for (int64_t k = 0; k < K; k++) observed[k] = 0;
     for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
         vd a[BLOCK / N_DOUBLE], alone[BLOCK / N_DOUBLE], sum[BLOCK / N_DOUBLE];
         for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
             a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE);
-            alone[j] = FN(log_gamma)(a[j]);
             sum[j] = SPREAD(0.0);
         }
+        int known = 0;
         for (int64_t l = first_row; l < missing_row; l++)
             for (int64_t k = 0; k < K; k++) {
                 int64_t n = levels[l * K + k];
@@ -137,13 +162,27 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
                     for (int j = 0; j < BLOCK / N_DOUBLE; j++)
                         sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
                 else
-                    for (int j = 0; j < BLOCK / N_DOUBLE; j++)
+                    for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
+                        if (!known) alone[j] = FN(log_gamma)(a[j]);
                         sum[j] += FN(log_gamma_large)(a[j] + (double)n) - alone[j];
+                        if (j == BLOCK / N_DOUBLE - 1) known = 1;
+                    }
             }
         for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
-            vd total = n_levels * a[j], log_gamma_total = FN(log_gamma)(total);
-            for (int64_t k = 0; k < K; k++)
-                if (observed[k]) sum[j] -= FN(log_gamma)(total + (double)observed[k]) - log_gamma_total;
+            vd total = n_levels * a[j], log_gamma_total;
+            int has_total = 0;
+            for (int64_t k = 0; k < K; k++) {
+                int64_t n = observed[k], at = n * G8 + g0 + j * N_DOUBLE, tag = n * (G8 / N_DOUBLE) + g0 / N_DOUBLE + j;
+                if (!n) continue;
+                if (n < n_totals && totals_of[tag] == missing_row - first_row) {
+                    sum[j] -= *(FN(vd_loose) *)(of_totals + at);
+                    continue;
+                }
+                if (!has_total) log_gamma_total = FN(log_gamma)(total), has_total = 1;
+                vd part = FN(log_gamma)(total + (double)n) - log_gamma_total;
+                sum[j] -= part;
+                if (n < n_totals) *(FN(vd_loose) *)(of_totals + at) = part, totals_of[tag] = missing_row - first_row;
+            }
             *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
         }
     }

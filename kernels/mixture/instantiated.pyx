@@ -9,6 +9,26 @@ from mpibayes.kernels.mixture.layout cimport SPELL_PARTS
 from mpibayes.kernels.mixture.rows cimport pad16
 
 
+ctypedef fused number_t:
+    float
+    double
+
+
+cdef int _take(const number_t[:, :] given, const int64_t[::1] order, number_t[:, ::1] out) except -1:
+    """Take the columns `order` of an array, and fill `out` up with 0."""
+    cdef int64_t r, k, n = order.shape[0]
+    for k in range(n):
+        if not 0 <= order[k] < given.shape[1]:
+            raise ValueError(f"there is no cluster {order[k]}")
+    with nogil:
+        for r in range(given.shape[0]):
+            for k in range(n):
+                out[r, k] = given[r, order[k]]
+            for k in range(n, out.shape[1]):
+                out[r, k] = 0
+    return 0
+
+
 cdef class Instantiated:
     """Clusters whose weights and parameters were drawn, laid out for `sweep`; arguments are copied, aligned.
 
@@ -18,12 +38,13 @@ cdef class Instantiated:
     base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base): score = x log_rate -
     rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and vector_constant (B, base) of
     the blocks, see vectors.h; spell_start (S 2 SPELL_PARTS, base) and spell_hazard (S SPELL_PARTS, base) of survival
-    columns, see spells.h. The padding may hold any finite values.
+    columns, see spells.h. The padding may hold any finite values. order: int64 (K1,); the others have any number of
+    clusters instead, of which these are taken, and padded with 0.
     """
 
     def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
                  constant=None, log_rate=None, rate=None, vector_location=None, vector_factor=None,
-                 vector_constant=None, spell_start=None, spell_hazard=None):
+                 vector_constant=None, spell_start=None, spell_hazard=None, order=None):
         self.n = n
         self.base = pad16(n)
         self.free = n if free is None else free
@@ -69,7 +90,14 @@ cdef class Instantiated:
                 self.buffer[at:stop].view(dtype)[:n - self.free] = array
             else:
                 stop = at + self.base * n_rows * np.dtype(dtype).itemsize
-                if n_rows and self.base:
+                if n_rows and self.base and order is not None:
+                    if given.dtype != dtype or given.ndim != 2 or len(given) != n_rows:
+                        raise ValueError(f"{name}: {given.dtype} {given.shape}, expected {dtype} with {n_rows} rows")
+                    if dtype is np.float32:
+                        _take[float](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base))
+                    else:
+                        _take[double](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base))
+                elif n_rows and self.base:
                     self.buffer[at:stop].view(dtype)[:] = self._checked(name, given, (n_rows, self.base)).ravel()
             starts[name] = at
             at = stop

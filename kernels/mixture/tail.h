@@ -63,31 +63,91 @@ static void FN(derive_context)(tail_t *t, work_t *w, int64_t from, int64_t missi
     t->table[missing * stride + slot] = 0;
 }
 
-/* Derive all categorical entries of one slot: O(L). */
+/* Derive the categorical entries of one slot, but for linked columns, whose entries never drift: O(L). */
 static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     CONTEXTS_OF(t);
-    int64_t stride = t->capacity;
-    double *logs = w->logs, *without = w->logs + t->n_levels, sum = 0;
+    int64_t stride = t->capacity, n = 0;
+    double *logs = w->logs, *without, sum = 0, total;
     for (int64_t c = 0; c < t->n_codes; c++) {
         int64_t missing = t->offsets[c + 1] - 1;
-        for (int64_t l = t->offsets[c]; l < missing; l++) logs[l] = t->levels[l * stride + slot] + t->dirichlet[l];
-        logs[missing] = without[c] = 1.0;
-        if (!IS_LINKED(c)) FN(column_total)(t, c, slot, &logs[missing], &without[c]);
+        if (IS_LINKED(c)) continue;
+        for (int64_t l = t->offsets[c]; l < missing; l++) logs[n++] = t->levels[l * stride + slot] + t->dirichlet[l];
+        FN(column_total)(t, c, slot, &logs[n++], &total);
     }
-    FN(take_logs)(logs, t->n_levels + t->n_codes);
+    without = logs + n;
     for (int64_t c = 0; c < t->n_codes; c++) {
-        int64_t missing = t->offsets[c + 1] - 1;
-        double reference = logs[missing];
+        without[c] = 1.0;
+        if (!IS_LINKED(c)) FN(column_total)(t, c, slot, &total, &without[c]);
+    }
+    FN(take_logs)(logs, n + t->n_codes);
+    n = 0;
+    for (int64_t c = 0; c < t->n_codes; c++) {
+        int64_t first = t->offsets[c], missing = t->offsets[c + 1] - 1;
+        double reference = IS_LINKED(c) ? 0.0 : logs[n + missing - first];
         t->reference[c * stride + slot] = reference;
-        for (int64_t l = t->offsets[c]; l <= missing; l++) t->table[l * stride + slot] = (float)(logs[l] - reference);
         sum += without[c];
+        if (IS_LINKED(c)) continue;
+        for (int64_t l = first; l <= missing; l++) t->table[l * stride + slot] = (float)(logs[n++] - reference);
     }
     t->total_without[slot] = sum;
     t->norm[slot] = 0;
     t->reference_size[slot] = t->size[slot] + 1;
-    for (int64_t c = 0; c < t->n_codes && t->n_linked; c++)
-        for (int64_t u = 0, rows = FN(context_rows)(t, c); u < t->contexts[c] && IS_LINKED(c); u++)
-            FN(derive_context)(t, w, t->offsets[c] + u * rows, t->offsets[c] + (u + 1) * rows - 1, slot);
+}
+
+/* Derive the tables of the linked columns in slots from..to-1, a multiple of 8 apart: O(L), most of whose levels have no
+ * cell, so that one logarithm serves all slots. */
+static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to) {
+    enum { N = 8 / N_DOUBLE };
+    int64_t stride = t->capacity;
+    for (int64_t c = 0; c < t->n_codes; c++) {
+        if (t->contexts[c] < 2) continue;
+        int64_t rows = FN(context_rows)(t, c);
+        for (int64_t first = t->offsets[c]; first < t->offsets[c + 1]; first += rows)
+            for (int64_t slot = from; slot < to; slot += 8) {
+                int64_t missing = first + rows - 1, n[8] = {0};
+                vd total[N];
+                float of_none[8];
+                double before = -1.0;
+                for (int64_t l = first; l < missing; l++)
+                    for (int j = 0; j < 8; j++) n[j] += t->levels[l * stride + slot + j];
+                for (int j = 0; j < 8; j++) total[j / N_DOUBLE][j % N_DOUBLE] = n[j] + t->dirichlet[missing];
+                for (int i = 0; i < N; i++) total[i] = vlog(total[i]);
+                for (int64_t l = first; l < missing; l++) {
+                    const int32_t *level = t->levels + l * stride + slot;
+                    float *table = t->table + l * stride + slot;
+                    double beta = t->dirichlet[l];
+                    int32_t any = 0;
+                    for (int j = 0; j < 8; j++) any |= level[j];
+                    if (beta != before) { /* mostly all equal */
+                        vd alone = vlog(SPREAD(beta));
+                        for (int j = 0; j < 8; j++) of_none[j] = (float)(alone - total[j / N_DOUBLE])[j % N_DOUBLE];
+                        before = beta;
+                    }
+                    if (!any) {
+                        memcpy(table, of_none, sizeof of_none);
+                        continue;
+                    }
+                    for (int i = 0; i < N; i++) {
+                        vd x;
+                        for (int j = 0; j < N_DOUBLE; j++) x[j] = level[i * N_DOUBLE + j] + beta;
+                        x = vlog(x) - total[i];
+                        for (int j = 0; j < N_DOUBLE; j++) table[i * N_DOUBLE + j] = (float)x[j];
+                    }
+                }
+                memset(t->table + missing * stride + slot, 0, 8 * sizeof(float));
+            }
+    }
+}
+
+/* Derive the contexts of the linked columns in which the current row has cells, in one slot. */
+ALWAYS_INLINE void FN(update_contexts)(tail_t *t, work_t *w, int64_t slot) {
+    CONTEXTS_OF(t);
+    for (int64_t c = 0; c < t->n_codes && t->n_linked; c++) {
+        int64_t l = w->level[c];
+        if (!IS_LINKED(c) || l == t->offsets[c + 1] - 1) continue;
+        int64_t from = FN(context_start)(t, c, l);
+        FN(derive_context)(t, w, from, from + FN(context_rows)(t, c) - 1, slot);
+    }
 }
 
 /* Update the entries of one slot that a step of the current row has changed: O(C). */
@@ -116,12 +176,6 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     }
     t->norm[slot] = norm;
     t->total_without[slot] = sum;
-    for (int64_t c = 0; c < C && t->n_linked; c++) {
-        int64_t l = w->level[c];
-        if (!IS_LINKED(c) || l == t->offsets[c + 1] - 1) continue;
-        int64_t from = FN(context_start)(t, c, l);
-        FN(derive_context)(t, w, from, from + FN(context_rows)(t, c) - 1, slot);
-    }
 }
 
 /* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), docs/math.md 1.5.
@@ -213,6 +267,7 @@ ALWAYS_INLINE void FN(derive_totals)(tail_t *t) {
 
 /* Derive everything for slots from..to-1, and the totals of the tail. */
 static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
+    if (t->n_linked) FN(refresh_contexts)(t, from, to);
     for (int64_t slot = from; slot < to; slot++) {
         FN(refresh_categories)(t, w, slot);
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);
@@ -279,6 +334,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         FN(refresh_categories)(t, w, slot);
     else
         FN(update_categories)(t, w, slot);
+    FN(update_contexts)(t, w, slot);
     if (sign > 0 && size == 1) {
         t->n_occupied += 1;
         if (slot >= t->n_slots) t->n_slots = slot + 1;

@@ -136,10 +136,11 @@ cdef class Tail:
     Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, vector_n,
     vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots (a multiple of 16,
     doubled when full), to be read only between sweeps and changed only through `load`. n_slots: one more than the
-    highest slot ever used. A Tail is changed by `sweep`; it must not be used by two threads at once.
+    highest slot ever used. statistics: loaded at once, of fewer clusters than `capacity`. A Tail is changed by `sweep`;
+    it must not be used by two threads at once.
     """
 
-    def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
+    def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16, statistics=None):
         offsets = np.ascontiguousarray(prior.offsets, dtype=np.int64)
         dirichlet = np.array(prior.dirichlet, dtype=np.float64)
         self.normal_array = np.ascontiguousarray(prior.normal, dtype=np.float64)
@@ -164,8 +165,14 @@ cdef class Tail:
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, pad16(capacity)))
-        self._refresh(0, self.c.capacity)
-        self.prior_table = self._field("table")[:, 0].copy()
+        vacant = 0 if statistics is None else len(statistics.size)
+        if vacant >= self.c.capacity:
+            raise ValueError(f"a tail of {self.c.capacity} slots has none left beside {vacant} clusters")
+        if statistics is None:
+            self._refresh(0, self.c.capacity)
+        else:
+            self.load(statistics)
+        self.prior_table = self._field("table")[:, vacant].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
         self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)

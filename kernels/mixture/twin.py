@@ -49,9 +49,11 @@ def priorities(row0, n, seed, cycle, chain):
 class Tail:
     """A list of slots, each a Cluster; a Cluster of size 0 is a vacant slot."""
 
-    def __init__(self, prior, concentration, discount, log_weight, capacity=16):
+    def __init__(self, prior, concentration, discount, log_weight, capacity=16, statistics=None):
         self.prior, self.concentration, self.discount, self.log_weight = prior, concentration, discount, log_weight
         self.slots = []
+        if statistics is not None:
+            self.load(statistics)
 
     def load(self, statistics):
         self.slots = []
@@ -129,7 +131,15 @@ class Instantiated:
         vector_constant=None,
         spell_start=None,
         spell_hazard=None,
+        order=None,
     ):
+        if order is not None:
+            given = table, location, half_precision, constant, log_rate, rate
+            given += vector_location, vector_factor, vector_constant, spell_start, spell_hazard
+            table, location, half_precision, constant, log_rate, rate, *more = (
+                a if a is None else a[:, order] for a in given
+            )
+            vector_location, vector_factor, vector_constant, spell_start, spell_hazard = more
         self.n, self.free, self.base = n, n if free is None else free, (n + 15) // 16 * 16
         self.anchors = [] if anchors is None else [int(a) for a in anchors]
         self.log_weight, self.table = log_weight, table

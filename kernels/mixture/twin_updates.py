@@ -44,16 +44,21 @@ def normals(ids, **key):
     return np.array([normal(*block(int(i), 0, **key)[:2]) for i in ids])
 
 
-def draw_levels(levels, beta, offsets, first, last, **key):
+def draw_levels(levels, beta, offsets, first, last, met=None, **key):
     """See updates.draw_levels."""
     out = np.zeros((offsets[last] - offsets[first], levels.shape[1]), np.float32)
-    for c in range(first, last):
-        for k in range(levels.shape[1]):
-            rows = range(offsets[c], offsets[c + 1] - 1)
-            drawn = [log_gamma_draw(beta[row] + levels[row, k], (row << 32) | k, key) for row in rows]
-            total = max(drawn) + log(sum(exp(g - max(drawn)) for g in drawn))
-            for row, g in zip(rows, drawn, strict=True):
-                out[row - offsets[first], k] = g - total
+    for c, k in product(range(first, last), range(levels.shape[1])):
+        missing = offsets[c + 1] - 1
+        rows = range(offsets[c], missing)
+        shape = {row: beta[row] + levels[row, k] for row in rows if met is None or met[row]}
+        rest = sum(beta[row] for row in rows if row not in shape)
+        if shape:
+            shape |= {missing: rest} if rest else {}
+            drawn = {row: log_gamma_draw(a, (row << 32) | k, key) for row, a in shape.items()}
+            most = max(drawn.values())
+            total = most + log(sum(exp(g - most) for g in drawn.values()))
+            for row in rows:
+                out[row - offsets[first], k] = drawn[row if row in drawn else missing] - total
     return out
 
 

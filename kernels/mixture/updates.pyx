@@ -8,7 +8,9 @@ same in plain Python. No result bit depends on the instruction set (MPIBAYES_ISA
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from libc.stdlib cimport free, malloc
 
 from mpibayes.kernels.common.machine cimport address
 
@@ -23,14 +25,26 @@ cdef extern from "updates.h" nogil:
 
     void kernel_log_gammas(const stream_key *, const double *, const uint64_t *, int64_t, double *)
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
-    void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
-                            float *, double *)
+    void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const uint8_t *, const int64_t *, int64_t,
+                            int64_t, int64_t, float *, double *, uint64_t *)
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
-                            int64_t *, double *)
+                            int64_t *, double *, int64_t *, int64_t, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
                                     int64_t *, double *)
+    ctypedef struct linked_t:
+        void *codes
+        int64_t stride, first, n_contexts
+        uint32_t n_levels
+        int is_wide
+        const int64_t *context
+        const float *table
+
+    void kernel_fill_cells(const int64_t *, const int32_t *, const double *, int64_t, const linked_t *, const linked_t *,
+                           const linked_t *, int64_t, int64_t, int32_t *, uint64_t *, double *)
+    enum: FILL_KEPT
+
     ctypedef struct numbers_t:
         int64_t n_clusters
         const int64_t *n
@@ -72,6 +86,8 @@ cdef enum:
 
 
 kernel_isa = ISA_NUMBER
+cdef enum:
+    TOTALS = 64  # counts of a column's cells below this are scored once for columns of equally many levels
 TABULATED = 2048  # log rising factorials are looked up below this count; 16 at least
 
 
@@ -134,26 +150,128 @@ cdef int _check_columns(const int32_t[:, ::1] levels, const double[::1] beta, co
 
 
 def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
-                int64_t last, *, seed, purpose, sub, cycle, chain):
+                int64_t last, const uint8_t[::1] met=None, *, seed, purpose, sub, cycle, chain):
     """Draw log level probabilities of the columns first..last-1 in every cluster given their cells.
 
     levels (L, K) int32, beta (L,) pseudo-counts, offsets (C + 1,): for all columns; the last level row of a column
-    counts its missing cells. Returns float32 (level rows of these columns, K), 0 in missing rows.
+    counts its missing cells. met (L,): 0 for levels that no row has; in a column with such levels all of them get the
+    logarithm of their total, and 0 if no level is met. Returns float32 (level rows of these columns, K), 0 in missing
+    rows.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     cdef int64_t n_clusters = levels.shape[1], most
     _check_columns(levels, beta, offsets, first, last)
+    if met is not None and met.shape[0] != levels.shape[0]:
+        raise ValueError("levels and the mask of those that are met do not fit together")
     if not np.isfinite(beta).all():
         raise FloatingPointError("pseudo-counts have to be finite")
     widths = np.diff(offsets[first:last + 1])
     most = widths.max(initial=0)
     out = np.empty((widths.sum(), n_clusters), np.float32)
     cdef float[:, ::1] table = out
-    cdef double[::1] scratch = np.empty(8 * most + 8)
+    cdef double[::1] scratch = np.empty(16 * most + 16)
+    cdef uint64_t[::1] ids = np.empty(8 * most + 8, np.uint64)
+    cdef const uint8_t *of_rows = &met[0] if met is not None else NULL
     if out.size:
         with nogil:
-            kernel_draw_levels(&key, &levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &table[0, 0],
-                               &scratch[0])
+            kernel_draw_levels(&key, &levels[0, 0], &beta[0], of_rows, &offsets[0], first, last, n_clusters,
+                               &table[0, 0], &scratch[0], &ids[0])
+    return out
+
+
+ctypedef fused code_t:
+    uint8_t
+    uint16_t
+
+
+cdef int _point_at(linked_t *of, code_t[:, ::1] codes, int64_t index, int64_t n_levels, int64_t first,
+                   const int64_t[::1] context, const float[:, :, ::1] table, int64_t n_contexts, int64_t n_rows,
+                   int64_t n_counts) except -1:
+    if not 0 <= index < codes.shape[1] or codes.shape[0] != n_rows or first < 0 \
+            or first + n_contexts * (n_levels + 1) > n_counts or (context is not None and context.shape[0] < n_levels):
+        raise ValueError("rows, levels and contexts do not fit together")
+    of.codes, of.stride, of.first, of.n_levels = &codes[0, index], codes.shape[1], first, n_levels
+    of.is_wide = sizeof(code_t) == 2
+    of.context = &context[0] if context is not None else NULL
+    of.table, of.n_contexts = &table[0, 0, 0] if table is not None else NULL, n_contexts
+    return 0
+
+
+cdef int _column(linked_t *of, rows, given, int64_t n_rows, int64_t n_counts) except -1:
+    block, index, n_levels, first, context, table, n_contexts = given
+    if block == "codes8":
+        return _point_at[uint8_t](of, rows.codes8, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
+    return _point_at[uint16_t](of, rows.codes16, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
+
+
+cdef bint _within(const int64_t[::1] contexts, int64_t n):
+    cdef int64_t v
+    for v in range(contexts.shape[0]):
+        if not 0 <= contexts[v] < n:
+            return False
+    return True
+
+
+def fill_cells(rows, const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, own, parent, children,
+               int32_t[:, ::1] change):
+    """Draw the levels of a column's missing cells in rows `at` given the cells of its parent and its children, in place;
+    add the changes to the counts `change`, by level row and cluster (L, K). Rows with a negative label z keep theirs.
+
+    u: a uniform in [0, 1) for each of `at`. A column is (array of codes in `rows`, index in it, number of levels, row of its code 0 in
+    `change`, context of each level int64 for its children, table, number of contexts); parent: one, or None, without
+    table or counts. Tables have log probabilities, float32: by context, cluster and level of `own`, by cluster, level and
+    context of children. Cells that are filled have levels before, and so have those of their parents.
+    """
+    cdef int64_t n_children = len(children), n_rows = z.shape[0], n_clusters = change.shape[1], i
+    cdef linked_t *of
+    if at.shape[0] != u.shape[0]:
+        raise ValueError("rows and uniforms do not fit together")
+    for i in range(at.shape[0]):
+        if not 0 <= at[i] < n_rows or z[at[i]] >= n_clusters:
+            raise ValueError("rows and labels do not fit together")
+    if own[5].shape != (own[6], n_clusters, own[2]) \
+            or any(child[5].shape != (n_clusters, child[2], child[6]) for child in children) \
+            or not _within(own[4], min([child[6] for child in children], default=2**31)) \
+            or (parent is not None and not _within(parent[4], own[6])):
+        raise ValueError("tables and contexts do not fit together")
+    if not at.shape[0]:
+        return
+    cdef double[::1] sums = np.empty(FILL_KEPT * (own[2] + 8))
+    cdef uint64_t[::1] keys = np.empty(FILL_KEPT, np.uint64)
+    of = <linked_t *>malloc((2 + n_children) * sizeof(linked_t))
+    if of == NULL:
+        raise MemoryError
+    try:
+        _column(of, rows, own, n_rows, change.shape[0])
+        if parent is not None:
+            _column(of + 1, rows, (*parent[:3], 0, parent[4], None, 0), n_rows, change.shape[0])
+        for i in range(n_children):
+            _column(of + 2 + i, rows, children[i], n_rows, change.shape[0])
+        has_parent = parent is not None
+        _fill(at, z, u, of, has_parent, n_children, n_clusters, change, keys, sums)
+    finally:
+        free(of)
+
+
+cdef void _fill(const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, const linked_t *of, bint has_parent,
+                int64_t n_children, int64_t n_clusters, int32_t[:, ::1] change, uint64_t[::1] keys, double[::1] sums) noexcept:
+    with nogil:
+        kernel_fill_cells(&at[0], &z[0], &u[0], at.shape[0], of, of + 1 if has_parent else NULL, of + 2, n_children,
+                          n_clusters, &change[0, 0], &keys[0], &sums[0])
+
+
+def met(const int32_t[:, ::1] levels):
+    """Return 1 for the level rows with any cell, else 0, uint8 (L,)."""
+    out = np.zeros(levels.shape[0], np.uint8)
+    cdef uint8_t[::1] view = out
+    cdef int64_t l, k, K = levels.shape[1]
+    cdef int32_t any
+    cdef const int32_t *row
+    for l in range(levels.shape[0] if K else 0):
+        row, any = &levels[l, 0], 0
+        for k in range(K):
+            any |= row[k]
+        view[l] = any != 0
     return out
 
 
@@ -328,6 +446,9 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
+    cdef int64_t n_totals = TOTALS if len(columns) > 1 else 0
+    cdef double[:, ::1] of_totals = np.empty((max(n_totals, 1), len(grid.points)))
+    cdef int64_t[:, ::1] totals_of = np.zeros((max(n_totals, 1), len(grid.points)), np.int64)
     if not even and of_level.shape[0] != levels.shape[0]:
         raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
@@ -340,7 +461,8 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             with nogil:
                 if even:
                     kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
-                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &view[i, 0])
+                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &of_totals[0, 0], &totals_of[0, 0],
+                                       n_totals, &view[i, 0])
                 else:
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])

@@ -89,8 +89,8 @@ def heavy_new_cluster():
     """Wrong: beside an empty tail a new cluster has exp(1/2) times its weight."""
     right, make = shard_step.Step._tail, kernels.Tail
 
-    def heavier(prior, concentration, discount, log_weight, capacity):
-        return make(prior, concentration, discount, log_weight + 0.5, capacity=capacity)
+    def heavier(prior, concentration, discount, log_weight, **more):
+        return make(prior, concentration, discount, log_weight + 0.5, **more)
 
     def _tail(self, shard, z, mine):
         with mock.patch.object(kernels, "Tail", make if len(mine) else heavier):

@@ -33,6 +33,37 @@ def test_draws_are_those_of_the_twin():
     np.testing.assert_allclose(drawn, twin.draw_levels(levels, beta, offsets, 1, 4, **KEY), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("n_clusters", [3, 8, 11])
+def test_levels_that_no_row_has_share_their_total(n_clusters):
+    levels, beta, offsets = columns(np.random.default_rng(6), n_clusters, 40)
+    levels[offsets[1] : offsets[1] + 2] = levels[offsets[2] : offsets[3]] = 0  # some of a column, all of another
+    met = updates.met(levels)
+    assert np.array_equal(met, (levels > 0).any(axis=1))
+    drawn = updates.draw_levels(levels, beta, offsets, 0, 4, met, **KEY)
+    np.testing.assert_allclose(drawn, twin.draw_levels(levels, beta, offsets, 0, 4, met, **KEY), rtol=1e-5, atol=1e-6)
+    part, seen = np.exp(drawn[offsets[1] : offsets[2] - 1].astype(float)), met[offsets[1] : offsets[2] - 1] == 1
+    assert not seen[:2].any()
+    np.testing.assert_allclose(part[seen].sum(axis=0) + part[0], 1.0, rtol=1e-5)
+    assert not drawn[offsets[2] : offsets[3]].any()
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.draw_levels(levels, beta, offsets, 0, 4, met[1:], **KEY)
+
+
+def test_a_level_has_its_law_beside_the_total_of_others():
+    """A level of 2 cells has Beta(2.4, 1.7) where two of the other three are drawn as a total; not if these are left
+    out."""
+    levels, offsets = np.zeros((5, 5000), np.int32), np.array([0, 5])
+    levels[0], levels[1] = 2, 1
+    beta, met = np.array([0.4, 0.4, 0.2, 0.1, 0.0]), np.array([1, 1, 0, 0, 0], np.uint8)
+    law = stats.beta(2.4, 1.7).cdf
+    drawn = np.exp(updates.draw_levels(levels, beta, offsets, 0, 1, met, **KEY).astype(float))
+    assert stats.kstest(drawn[0], law).pvalue > 1e-4  # the rate of false alarms, for any seed
+    assert stats.kstest(drawn[2], stats.beta(0.3, 3.8).cdf).pvalue > 1e-4
+    alone = np.where(met == 1, beta, 0.0) + 1e-30 * (np.arange(5) < 4)
+    wrong = np.exp(updates.draw_levels(levels, alone, offsets, 0, 1, met, **KEY).astype(float))
+    assert stats.kstest(wrong[0], law).pvalue < 1e-4
+
+
 def test_tables_are_those_of_the_twin_and_have_their_law():
     rng = np.random.default_rng(2)
     levels = rng.poisson(rng.choice([0, 0.5, 5, 300, 3000], size=(40, 1)), size=(40, 7)).astype(np.int32)

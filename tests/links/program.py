@@ -9,10 +9,11 @@ from unittest import mock
 
 import numpy as np
 
+from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.gaps import Gaps
+from mpibayes.hpc.links.gaps import Gaps, Tables
 from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict
@@ -151,6 +152,20 @@ def evidence_of_all_clusters():
 
 
 @contextlib.contextmanager
+def levels_of_counted_rows_alone():
+    """Wrong: levels that no row has take no probability."""
+    right = Categorical.draw_given
+
+    def without_total(self, beta, levels, columns, stream, met=None):
+        return right(
+            self, beta if met is None else np.where(met | (beta == 0), beta, 1e-30), levels, columns, stream, met
+        )
+
+    with mock.patch.object(Categorical, "draw_given", without_total):
+        yield
+
+
+@contextlib.contextmanager
 def gaps_by_the_parent_alone():
     """Wrong: missing cells that others depend on are drawn without these."""
     right = Gaps._log_weights
@@ -161,7 +176,12 @@ def gaps_by_the_parent_alone():
         self._children = children
         return result
 
-    with mock.patch.object(Gaps, "_log_weights", alone):
+    by_level = Tables.by_level
+
+    def even(self, place):
+        return np.zeros_like(by_level(self, place))
+
+    with mock.patch.object(Gaps, "_log_weights", alone), mock.patch.object(Tables, "by_level", even):
         yield
 
 

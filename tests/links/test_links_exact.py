@@ -1,7 +1,7 @@
 """Partitions of the rows and forests of links have their exact joint posterior, on any number of shards and ranks.
 
 Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right
-program with probability at most LEVEL; there are thirteen. Each has more replicates than any of the wrong programs
+program with probability at most LEVEL; there are fourteen. Each has more replicates than any of the wrong programs
 takes to be rejected, here and in the other files of exact laws beside this one.
 """
 
@@ -79,6 +79,15 @@ def test_joint_law_with_splits_and_merges():
 def test_wrong_programs_are_rejected(wrong, name):
     with wrong():
         result = judged(serial(), name, 1, 150, 6 if name == "rows4" else 12, LOOKS)
+    assert not result.passed, str(result)
+
+
+def test_levels_that_no_row_has_take_their_share():
+    """Clusters of three shards have drawn probabilities, of unseen levels in total alone."""
+    result = judged(serial(), "rows5", 3, 150, 20)
+    assert result.passed, f"{result} (seed {seed(61)})"
+    with program.levels_of_counted_rows_alone():
+        result = judged(serial(), "rows5", 3, 150, 20, LOOKS)
     assert not result.passed, str(result)
 
 

@@ -60,7 +60,7 @@ def truth() -> list[float]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return tiny_run(tmp_path_factory.mktemp("links"), CELLS, 150)
+    return tiny_run(tmp_path_factory.mktemp("links"), CELLS, 300)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ cluster would otherwise hold its row there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -113,32 +113,53 @@ class LineGaps:
         if not within:
             return result
         fixed = statistics.size - self._moving(comm, [j for j, _ in within], labelled, len(statistics.size))
-        of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding)
-        of_others = Others(components, hyper, statistics, coding, key)
-        for i, (holes, (rows, z), number) in enumerate(zip(self.holes, labelled, first)):
-            here = holes.lacks[:, [j for j, _ in within]].any(axis=1) & (z[holes.rows] >= 0)
-            chosen, labels = np.flatnonzero(here), z.copy()
-            for subset in self._pieces(chosen, len(of_lines)):
-                at = holes.rows[subset]
-                lacks = {c: holes.lacks[subset, j] for j, c in within}
-                cells = Tree(coding, {c: _cells(coding, rows, c)[at] for c in of_lines}, lacks)
-                context = {c: _context(coding, rows, c, at) for c in of_lines}
-                present = {c: [a[context[c], z[at]] for a in line] for c, line in of_lines.items()}
-                proposed = of_others.labels(rows.take(at), z[at], number + int(at[0]))
-                moves = (proposed != z[at]) & (fixed[z[at]] > 0) & (fixed[proposed] > 0)
-                now = present
-                if moves.any():
-                    other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
-                    ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
-                    u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
-                    moves &= np.log(u + TINY) < ratio
-                    now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
-                labels[at] = np.where(moves, proposed, z[at])
-                noise = {c: self._noise(coding, c, key, number + at) for c in lacks}
-                for c, y in cells.drawn(now, noise).items():
-                    _put(coding, rows, c, at[lacks[c]], y[lacks[c]])
-            result[i] = labels
+        inside = _in_one_tree(coding, [c for _, c in within])
+        of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding, inside)
+        of_others = Others(components, hyper, statistics, coding, inside, key)
+        result = [z.copy() for z in result]
+        for batch in self._batches([j for j, _ in within], result, len(of_lines)):
+            of = [(holes, *labelled[i], first[i], subset) for holes, i, subset in batch]
+            parts = [(rows, holes.rows[subset], z) for holes, rows, z, _, subset in of]
+            lacks = {c: np.concatenate([holes.lacks[subset, j] for holes, *_, subset in of]) for j, c in within}
+            x = {c: np.concatenate([_cells(coding, rows, c, at) for rows, at, _ in parts]) for c in of_lines}
+            context = {c: np.concatenate([_context(coding, rows, c, at) for rows, at, _ in parts]) for c in of_lines}
+            labels = np.concatenate([z[at] for _, at, z in parts])
+            ids = np.concatenate([number + holes.rows[subset] for holes, *_, number, subset in of])
+            drawn = [of_others.labels(r.take(at), z[at], of[i][3] + int(at[0])) for i, (r, at, z) in enumerate(parts)]
+            proposed, cells = np.concatenate(drawn), Tree(coding, x, lacks)
+            present = {c: [a[context[c], labels] for a in line] for c, line in of_lines.items()}
+            moves, now = (proposed != labels) & (fixed[labels] > 0) & (fixed[proposed] > 0), present
+            if moves.any():
+                other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
+                ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
+                u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(ids)
+                moves &= np.log(u + TINY) < ratio
+                now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
+            labels = np.where(moves, proposed, labels)
+            new = cells.drawn(now, {c: self._noise(coding, c, key, ids) for c in lacks})
+            ends = np.cumsum([len(at) for _, at, _ in parts]).tolist()
+            for (_, i, _), (rows, at, _), end in zip(batch, parts, ends):
+                own = slice(end - len(at), end)
+                result[i][at] = labels[own]
+                for c, y in new.items():
+                    lacking = lacks[c][own]
+                    _put(coding, rows, c, at[lacking], y[own][lacking])
         return result
+
+    def _batches(self, columns: Sequence[int], labels: Sequence[np.ndarray], n_columns: int):
+        """Yield lists of (holes of a shard, its number, rows of the holes), whose rows that are not idle lack a cell of
+        `columns`; each list holds AT_ONCE cells at most, but for its last piece."""
+        batch, n = [], 0
+        for i, (holes, z) in enumerate(zip(self.holes, labels)):
+            here = holes.lacks[:, columns].any(axis=1) & (z[holes.rows] >= 0)
+            for subset in self._pieces(np.flatnonzero(here), n_columns):
+                batch.append((holes, i, subset))
+                n += len(subset) * n_columns
+                if n >= AT_ONCE:
+                    yield batch
+                    batch, n = [], 0
+        if batch:
+            yield batch
 
     def _moving(self, comm: Communicator, columns: Sequence[int], labelled, k: int) -> np.ndarray:
         """Count each cluster's rows that lack a cell of `columns`, over all shards, (K,). Collective."""
@@ -160,25 +181,25 @@ class LineGaps:
 
 
 class Others:
-    """Columns outside lines, with weights and parameters of all clusters drawn given their rows."""
+    """Columns but those `inside` trees that lack cells, with weights and parameters of all clusters drawn given their
+    rows."""
 
     def __init__(
-        self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding, key: Mapping[str, int]
-    ):
+        self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding, inside: Collection[int],
+        key: Mapping[str, int],
+    ):  # fmt: skip
         sizes, k = statistics.size, len(statistics.size)
         stream = Stream(purpose=Purpose.LINE_OTHERS, sub=WEIGHTS, **key)
         weights = Weights(*[0.0] * 2, stream.log_gammas(sizes - hyper.discount, np.arange(k)), np.zeros(1), 0.0)
         parameters = components.draw(hyper, statistics, components.everything, key, Purpose.LINE_OTHERS)
         shared = Shared(hyper, np.zeros(k, np.uint64), weights, parameters)
         self._draw, self._prior = instantiated(shared, np.arange(k), k), components.prior(hyper)
-        self._coding, self._key = coding, key
+        self._blank, self._key = [coding.columns[c] for c in inside], key
 
     def labels(self, rows: Rows, z: np.ndarray, first: int) -> np.ndarray:
         """Draw labels of coded rows given these columns alone, (n,) int32. first: number of the first row."""
-        for c, column in enumerate(self._coding.plain):
-            if column.line:
-                coded = self._coding.columns[c]
-                getattr(rows, coded.block)[:, coded.index : coded.index + coded.contexts] = np.nan
+        for of in self._blank:
+            getattr(rows, of.block)[:, of.index : of.index + of.contexts] = np.nan
         z, key = z.copy(), self._key
         kernels.sweep(rows, z, first, key["seed"], key["cycle"], SWEEP, key["chain"], self._draw, None, self._prior)
         return z
@@ -242,9 +263,19 @@ class Tree:
         return {c: x[c] for c in self.lacks}
 
 
-def _cells(coding: Coding, rows: Rows, c: int) -> np.ndarray:
-    """Return the cells of column c in coded rows."""
-    return number_in(rows, coding.columns[c])
+def _in_one_tree(coding: Coding, columns: Sequence[int]) -> list[int]:
+    """Return the columns joined by lines with any of `columns`, these too."""
+
+    def root(c: int) -> int:
+        return root(int(coding.parents[c])) if c in coding.in_lines else c
+
+    roots = {root(c) for c in columns}
+    return [c for c in coding.lines if root(c) in roots]
+
+
+def _cells(coding: Coding, rows: Rows, c: int, at: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the cells of column c in coded rows `at`."""
+    return number_in(rows, coding.columns[c], at)
 
 
 def _context(coding: Coding, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:

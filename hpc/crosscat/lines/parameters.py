@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -55,11 +55,14 @@ class LineParameters:
         location, (_, of_parent, root), _ = block.draw(self._hyper.wishart[b], *moments, self._generator(name))
         return location[0], location[1], -of_parent / root, root**-2.0
 
-    def lines(self, coding: Coding) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Draw, for each column that may be in a line, by index, parents first: the mean at the parent's center, slope
-        and variance, (1, K + 1); for a column not in a line, mean, 0 and variance in each context, (U, K + 1)."""
+    def lines(
+        self, coding: Coding, of: Collection[int] | None = None
+    ) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Draw, for each column `of`, by default all that may be in a line, by index, parents first: the mean at the
+        parent's center, slope and variance, (1, K + 1); for a column not in a line, mean, 0 and variance in each
+        context, (U, K + 1)."""
         result = {}
-        for c in (c for c in coding.order if coding.plain[c].line):
+        for c in (c for c in coding.order if coding.plain[c].line and (of is None or c in of)):
             name, parent = coding.plain[c].name, int(coding.parents[c])
             if c not in coding.in_lines:
                 mean, variance = self.root(name)
