@@ -48,7 +48,7 @@ def due(cycle: int, fixed: int) -> bool:
 
 
 def choose(chain: Mixture, n: int) -> np.ndarray:
-    """Return the rows that most probably are alone in their clusters, at most n, ascending. Collective.
+    """Return the rows that most probably are alone in their clusters, about n, ascending. Collective.
 
     Each view chooses the same number of them; the views share the set, since columns change views.
     """
