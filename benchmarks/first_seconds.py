@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from small_tables import as_text
 
 HELDOUT = 0.1
 LACE = """
@@ -79,20 +80,13 @@ def cells(table: Path, folder: Path) -> None:
     from mpibayes.io.table import Table
 
     opened = Table.open(table)
-    rows, held = opened.read(0, opened.n_rows), np.zeros(opened.n_rows, bool)
+    frame, held = as_text(opened), np.zeros(opened.n_rows, bool)
     held[heldout_rows(opened.n_rows, HELDOUT)] = True
-    frame, logs = {}, {}
-    for column in opened.columns:
-        x = getattr(rows, column.block)[:, column.index]
-        if column.levels:
-            frame[column.name] = [f"is {v}" if v < len(column.levels) else "" for v in x.tolist()]
-            continue
-        frame[column.name] = ["" if np.isnan(v) else repr(v) for v in x.tolist()]
-        if isinstance(column.resolution, float):
-            logs[column.name] = float(np.log(column.resolution))
+    lines = list(map(",".join, zip(*frame.values())))
     for name, of in (("train", ~held), ("new", held)):
-        lines = [f"r{i}," + ",".join(x[i] for x in frame.values()) for i in np.flatnonzero(of)]
-        (folder / f"{name}.csv").write_text("\n".join([",".join(["ID", *frame]), *lines]) + "\n")
+        chosen = [lines[i] for i in np.flatnonzero(of)]
+        (folder / f"{name}.csv").write_text("\n".join([",".join(frame), *chosen]) + "\n")
+    logs = {c.name: float(np.log(c.resolution)) for c in opened.columns if c.resolution > 0}
     (folder / "logs.json").write_text(json.dumps(logs))
 
 

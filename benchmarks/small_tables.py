@@ -152,21 +152,24 @@ def effective(x: np.ndarray) -> float:
     return float(arviz.ess(x)) if np.ptp(x) > 0 else np.nan
 
 
+def as_text(table) -> dict[str, list[str]]:
+    """The cells of an opened table, by column, as lace reads them: levels as text that no one takes for numbers."""
+    rows, frame = table.read(0, table.n_rows), {"ID": [f"r{i}" for i in range(table.n_rows)]}
+    for column in table.columns:
+        x = getattr(rows, column.block)[:, column.index].tolist()
+        if column.levels:
+            frame[column.name] = [f"is {v}" if v < len(column.levels) else "" for v in x]
+        else:
+            frame[column.name] = ["" if np.isnan(v) else repr(v) for v in x]
+    return frame
+
+
 def lace(python: str, table: Path, first: int, cycles: int, folder: Path) -> float:
     """CPU time of an iteration of lace in ms."""
     from mpibayes.io.table import Table
 
-    opened = Table.open(table)
-    rows, frame = opened.read(0, opened.n_rows), {"ID": range(opened.n_rows)}
-    for column in opened.columns:
-        x = getattr(rows, column.block)[:, column.index]
-        if column.levels:
-            frame[column.name] = [f"is {v}" if v < len(column.levels) else "" for v in x.tolist()]
-        else:
-            frame[column.name] = ["" if np.isnan(v) else repr(v) for v in x.tolist()]
-    lines = [",".join(frame), *(",".join(map(str, line)) for line in zip(*frame.values()))]
-    source = folder / "lace.csv"
-    source.write_text("\n".join(lines) + "\n")
+    frame, source = as_text(Table.open(table)), folder / "lace.csv"
+    source.write_text("\n".join([",".join(frame), *map(",".join, zip(*frame.values()))]) + "\n")
     command = [python, "-c", LACE, str(source), str(first), str(cycles)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
