@@ -208,6 +208,15 @@ class Cluster:
         self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         self.wait_for(lambda: self.idle() == self.nodes, 60, f"node {node}")
 
+    def restore(self) -> None:
+        """Start the nodes that have no slurmd and bring back those that are down, whatever a test ended with."""
+        for i in range(1, self.nodes + 1):
+            if not _is(_pid(self.folder / f"slurmd.n{i}.pid"), "slurmd"):
+                self.start_node(i)
+        for i in range(1, self.nodes + 1):
+            self.run("scontrol", "update", f"NodeName=n{i}", "State=RESUME", check=False)  # refused for an idle one
+        self.wait_for(lambda: self.idle() == self.nodes, 60, "all nodes")
+
     def wait_for(self, holds: Callable[[], object], seconds: float = 120.0, what: str = "the condition"):
         """Wait for a condition and return its value; AssertionError at the limit, with the state of the queue."""
         until = time.monotonic() + seconds

@@ -83,9 +83,10 @@ class Place:
             return {}
 
     def last_checkpoint(self, out: str) -> int:
-        """Cycle of the newest generation; a killed start may not have written its status."""
+        """Cycle of the newest complete generation; a killed start may not have written its status, and may have left a
+        generation that it was writing."""
         result = (self.folder / out / "checkpoints").glob("*/MANIFEST.json")
-        return max((int(path.parent.name) for path in result), default=0)
+        return max((int(name) for path in result if (name := path.parent.name).isdigit()), default=0)
 
     def wait_for_a_checkpoint(self, out: str) -> None:
         """Wait until there is a checkpoint beyond the initial state."""
@@ -127,7 +128,10 @@ def place(cluster, tmp_path):
 
 @pytest.fixture
 def place_of_four(network, tmp_path):
-    yield from place_on(network, tmp_path)
+    try:
+        yield from place_on(network, tmp_path)
+    finally:
+        network.restore()
 
 
 def place_on(cluster: Cluster, tmp_path: Path) -> Iterator[Place]:
