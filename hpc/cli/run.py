@@ -48,14 +48,14 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
 
     \b
     How a chain starts, in CONFIG or with --set; the draws that count are exact in each case:
-      sampler.strategy = "auto"         all rows in one cluster, taken apart by split and merge moves; the default
+      sampler.strategy = "auto"         all rows in random clusters, most of which soon empty; the default
                          "anneal"       a few rows, then more and more, as anneal.schedule says
                          "sequential+gibbs", "prior+gibbs"    all rows, added one by one, or drawn from the prior
       sampler.split_merge = 0           no such moves: the last three are then the published strategies
       anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
                                         [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),
                                         or "seconds" with anneal.seconds = "10m" (by the clock: not reproducible)
-      run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
+      run.chains = 4                    each chain has a start of its own: other random clusters, searches, samples
 
     \b
     A regression of one column on others, by Firefly Monte Carlo, needs the first three keys:

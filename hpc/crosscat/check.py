@@ -50,7 +50,7 @@ from mpibayes.text import counted, duration, every, rate
 SEARCHED = 16 * 128 + 4 * 100  # bytes per row: its scores in a partition's clusters, twice, and a hundred labels
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
-SAMPLE_CYCLES = 20  # enough to grow from one cluster to about the final number
+SAMPLE_CYCLES = 20  # enough for random clusters to become about the final ones
 SAMPLE_S = 10.0  # time limit for these cycles
 TIMED = 3  # cycles timed at the end; the quickest counts
 TYPICAL_CLUSTERS = 256

@@ -63,6 +63,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
+        columns_stay=strategy.cycles_alone(config),
         column_powers=sampler.column_powers,
         links=model.parents if model.likelihood else "none",
         link_base=model.link_base,
@@ -100,6 +101,7 @@ class Family:
                 "stray_rows": stray_rows.default_count(n_training, shards) if strays == "auto" else strays,
                 "init": strategy.initial(config, n_training),
                 "init_rows": strategy.pilot_rows(config, n_training),
+                "init_clusters": strategy.random_clusters(config, n_training),
             },
             "model": {"concentration": AUTO_CONCENTRATION, "view_concentration": AUTO_CONCENTRATION},
         }
@@ -222,15 +224,18 @@ class ViewsChain:
             mixture.start(labels)
             return
         found = self._views_of_search(finished)
+        n_clusters = strategy.random_clusters(self.config, self.n_rows)
         if n := strategy.cluster_rows(self.config, self.n_rows):
             self._say(sample.ahead_in_words(n))
             found = sample.clusters_of_sample(self.comm, self.data, mixture, n, found, finished)
-        if found is not None:
             views.follow(mixture, found)
+            return
+        if found is not None:
+            views.take(mixture, found, n_clusters)
             return
         if self._several:
             views.deal(mixture, strategy.views_at_first(self.config))
-        mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
+        mixture.start(strategy.initial_of_chain(self.config, self.number), n_clusters)
 
     def _views_of_search(self, finished: Finished | None) -> views.Pilot | None:
         """Return the best of the searches for views; None if there are none. Collective."""

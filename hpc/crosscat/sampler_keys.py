@@ -32,10 +32,10 @@ MOST_CLUSTERS = 65_536
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
-        "how a chain starts: auto: all rows in one cluster, which moves split; from 30,000 rows on in clusters found "
-        "on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; "
-        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; further chains of auto have "
-        "samples and searches of their own, or are overdispersed",
+        "how a chain starts: auto: all rows in random clusters, most of which soon empty; from 30,000 rows on in "
+        "clusters found on a sample; with views after a search for views; anneal: a growing subsample, see [anneal]; "
+        "sequential+gibbs: all rows added one by one; prior+gibbs: a draw of the prior; each chain has a start of "
+        "its own",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(
@@ -52,8 +52,11 @@ class Sampler(Section):
         '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
         decided_once=True,
     )
-    init_clusters: int = key(
-        64, 'number of clusters for init = "random"', whole(1, MOST_CLUSTERS), ge=1, le=MOST_CLUSTERS
+    init_clusters: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
+        "auto",
+        'number of clusters for init = "random"; auto: 128, at most one for every 8 rows',
+        f'"auto" or {whole(1, MOST_CLUSTERS)}',
+        decided_once=True,
     )
     init_labels: Annotated[Name | None, BeforeValidator(none)] = key(
         None,

@@ -74,8 +74,8 @@ def test_how_the_chain_starts(case, capsys):
     assert main(["check", str(case), "--set", "run.chains=2"]) == 0
     text = capsys.readouterr().out
     for words in (
-        'strategy = "auto": all rows in one cluster; split and merge moves in every cycle until 100, then every 8',
-        "chain 1; the others: in a random number of random clusters", "a trace of 0.1 MiB", "subsample",
+        'strategy = "auto": all rows in 128 random clusters; split and merge moves in every cycle until 100, then every 8',
+        "a trace of 0.1 MiB", "subsample",
         "draws count from cycle 101 of 1000; it ends sooner once it has settled",
     ):  # fmt: skip
         assert (words in text) == (words != "subsample"), (words, text)

@@ -29,7 +29,7 @@ def test_defaults(write, tmp_path):
     assert (sampler.sweeps_per_cycle, sampler.opening, sampler.init) == (1, "auto", "auto")
     assert (sampler.strategy, sampler.split_merge) == ("auto", "auto")
     assert (anneal.schedule, anneal.passes, anneal.start_rows, anneal.seconds) == ("linear", 10.0, "auto", None)
-    assert (sampler.init_clusters, sampler.hyper_every) == (64, 1)
+    assert (sampler.init_clusters, sampler.hyper_every) == ("auto", 1)
     assert (config.run.seed, config.run.shards, config.run.cycles, config.run.chains) == (0, "auto", 1000, 1)
     assert (config.burn_in, config.run.checkpoint_minutes, config.run.max_time) == (200, 5.0, None)
     assert (config.output.thin, config.of(Output).labels) == (1, 10)

@@ -28,6 +28,8 @@ def move(chain: Mixture) -> dict[str, int]:
     chain.comm.broadcast(process)
     chain.process = tuple(process.tolist())
     before, every, moved = chain.view_of_unit, chain.settings.column_moves, 0
+    if chain.cycles <= chain.settings.columns_stay:
+        every = 0
     if moves.due(every, chain.cycles, chain.n_cells, often=scan.OFTEN):
         chosen, partitions, parents, hyper = _scan(chain)
         moved = sum(a != b for a, b in zip(before, chosen))

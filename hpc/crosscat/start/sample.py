@@ -2,13 +2,14 @@
 
 With a million rows clusters that share the rows of several true ones, or divide those of one, outlast hundreds of
 cycles: every move between them has to pass states that are thousands of nats less probable. With few rows such clusters
-soon merge and split. So chains on samples run first: one on few rows, from one cluster (or a search for views), then
-one on more rows, each of which takes its most probable cluster; then every row of the table does. Each chain has its
-own samples. A start is not a draw, so exactness is not affected.
+soon merge and split. So chains on samples run first: one on few rows, from random clusters, then one on more rows, each
+of which takes its most probable cluster; then every row of the table does. Each chain has its own samples. A start is
+not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +18,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.once import Result, once
+from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Pilot, follow, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
@@ -29,7 +31,7 @@ from mpibayes.text import counted
 
 PART = "clusters"  # name of the result in `Finished`
 CYCLES = 80  # of each chain; 60 leave a few false clusters
-FEW = 3000  # rows of the first chain, from one cluster: among more a false cluster may already stay
+FEW = 3000  # rows of the first chain: among more a false cluster may already stay
 
 
 def ahead_in_words(n: int) -> str:
@@ -51,8 +53,9 @@ def clusters_of_sample(
     seed = int(stream.integers(2**63))  # the chain on the sample draws other random numbers
     places = np.sort(stream.choice(data.n_rows, n, replace=False))
     settings = replace(mixture.settings, seed=seed, contexts=mixture.linking.coding.contexts)
-    few = np.sort(stream.choice(n, FEW, replace=False)) if found is None and n > FEW else None
-    search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, few, found)
+    few = np.sort(stream.choice(n, FEW, replace=False)) if n > FEW else None
+    views = None if found is None else [of.columns for of in found.views]
+    search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, few, views)
     task = partial(once, finished, PART, data.columns, search)
     ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search for clusters")
     return result if found is None else replace(result, process=found.process)
@@ -60,22 +63,19 @@ def clusters_of_sample(
 
 def _clusters(
     alone: Serial, data: Data, settings: Settings, chain: int, places: np.ndarray, few: np.ndarray | None,
-    found: Pilot | None,
+    views: Sequence[Sequence[str]] | None,
 ) -> Result:  # fmt: skip
-    """Run a chain on the rows at `places`, from the clusters `found`, or those of `few` of these rows, or from one."""
+    """Run a chain on the rows at `places`, from the clusters of a chain on `few` of these rows, or from random ones."""
     (rows,) = rows_of(data, [places])
-    views = None if found is None else [of.columns for of in found.views]
-    if few is not None:
-        mixture = chain_on(alone, data, rows.take(few), settings, chain)
-        mixture.start("one")
-        advance(mixture, CYCLES)
-        found = found_by(_without_learned_links(mixture, data, rows.take(few)))
-    mixture = chain_on(alone, data, rows, settings, chain, views)
-    if found is None:
-        mixture.start("one")
-    else:
-        follow(mixture, found)
+    part = rows if few is None else rows.take(few)
+    mixture = chain_on(alone, data, part, settings, chain, views)
+    mixture.start("random", clusters_at_random(len(part)))
     advance(mixture, CYCLES)
+    if few is not None:
+        found = found_by(_without_learned_links(mixture, data, part))
+        mixture = chain_on(alone, data, rows, settings, chain, views)
+        follow(mixture, found)
+        advance(mixture, CYCLES)
     return found_by(_without_learned_links(mixture, data, rows)), np.zeros(0)
 
 

@@ -1,8 +1,9 @@
 """Start of a chain: the meaning of `sampler.strategy`, `sampler.init` and [anneal], and the cycle from which draws
 count.
 
-`auto` starts from one cluster, which split and merge moves divide; of several chains, all but the first have
-overdispersed starts. On a large table every chain starts from the clusters of a sample of its own (sample.py).
+`auto` starts from many random clusters, of which most soon empty. One cluster, divided by moves, would leave a cluster
+of several kinds of rows for thousands of cycles: dividing it in two gains nothing while the two share the kinds. On a
+large table every chain starts from the clusters of a sample of its own (sample.py).
 `anneal` starts from a few rows and adds the others by `anneal.schedule`. `sequential+gibbs` seats all rows one by one,
 and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the strategies of
 Obermeyer, Glidden & Jonas 2014, section 2.4.
@@ -32,6 +33,8 @@ SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # searches of a mixture that grew, and mo
 JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and most judges
 NEW_JUDGES = 0.5, 50  # share of the new rows that judge after growth, and least judges
 PROBES = 0.1, 50, 1500  # share of the rows of a search held out to judge its trials, and least and most of them
+RANDOM, ROWS_OF_RANDOM = 128, 8  # random clusters at the start, and least rows for each: more reach the same clusters
+ALONE = 20  # first cycles from random clusters in which columns stay: rows of one pattern have not met yet
 SETTLING = 20  # full-data cycles per shard after an annealed start (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
@@ -75,12 +78,27 @@ def initial(config: Config, n_rows: int) -> str:
     sampler = config.of(Sampler)
     if sampler.init != "auto":
         return sampler.init
-    if sampler.strategy == "auto":  # chains start from different views, or samples
-        alike = config.run.chains == 1 or config.of(Model).has_views or pilot_rows(config, n_rows)
-        return "one" if alike else "overdispersed"
+    if sampler.strategy == "auto":
+        return "random"
     if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.of(Anneal).schedule == "constant"):
         return "prior"
     return "sequential"
+
+
+def random_clusters(config: Config, n_rows: int) -> int:
+    """Return the number of clusters of init = "random"."""
+    given = config.of(Sampler).init_clusters
+    return clusters_at_random(n_rows) if given == "auto" else given
+
+
+def clusters_at_random(n_rows: int) -> int:
+    """Return the number of random clusters from which n_rows start by default."""
+    return max(1, min(RANDOM, n_rows // ROWS_OF_RANDOM))
+
+
+def cycles_alone(config: Config) -> int:
+    """Return the number of first cycles in which columns stay in their views."""
+    return ALONE if config.of(Model).has_views and config.of(Sampler).init == "random" else 0
 
 
 def views_at_first(config: Config) -> int:
@@ -213,7 +231,7 @@ def start_in_words(config: Config, n_rows: int, n_columns: int, number: int = 0)
     """Describe the start of a chain; `config` has "auto" resolved."""
     how = initial_of_chain(config, number)
     if how == "random":
-        clusters = f"in {counted(config.of(Sampler).init_clusters, 'random cluster')}"
+        clusters = f"in {counted(random_clusters(config, n_rows), 'random cluster')}"
     elif how == "labels":
         clusters = f"labelled as in {labels_path(config)}"
     else:

@@ -73,7 +73,7 @@ def searched(
     """Run a search on the given rows from n_views groups of columns, and return it. probe: held-out rows that judge the
     views it tries."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES, column_powers=0)
-    alone = replace(alone, search="running")
+    alone = replace(alone, search="running", columns_stay=0)
     comm = comm or serial()
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     mixture.probe = None if probe is None else Probe(probe)
@@ -92,6 +92,13 @@ def searched(
 def found_by(search: Searching) -> Pilot:
     """Return the result of a finished search."""
     return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in search.views], search.process)
+
+
+def take(mixture: Mixture, pilot: Pilot, n_clusters: int) -> None:
+    """Start a chain from the views of a search, with the rows of each in n_clusters random clusters. Collective."""
+    mixture.arrange([of.columns for of in pilot.views])
+    mixture.process = pilot.process
+    mixture.start("random", n_clusters)
 
 
 def follow(mixture: Mixture, pilot: Pilot) -> None:
