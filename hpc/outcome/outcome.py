@@ -65,10 +65,15 @@ class Outcome:
         self._by_outcome = [_times_root(a) for a in answers] if law.likelihood.weighs_rows else []
         self._offsets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._new = np.zeros((law.p, 0))
-        base = [law.likelihood.log_base(a.y[~np.isnan(a.y)], law.nu, 1.0) for a in answers]
-        n = [float(np.count_nonzero(~np.isnan(a.y))) for a in answers]
-        sums = shard_sum(comm, [np.array(each) for each in zip(base, n)], (2,), n_shards)
-        comm.broadcast(sums)
+        self._n_idle = 0  # of the rows that n and _log_base leave out
+        self._count([a.y for a in answers])
+
+    def _count(self, y: Sequence[np.ndarray]) -> None:
+        """Count the known of these outcomes of this rank's shards, and sum the terms that the kernels leave out."""
+        law, seen = self.law, [of[~np.isnan(of)] for of in y]
+        parts = [np.array([law.likelihood.log_base(of, law.nu, 1.0), float(len(of))]) for of in seen]
+        sums = shard_sum(self.comm, parts, (2,), self.n_shards)
+        self.comm.broadcast(sums)
         self._log_base, self.n = sums.tolist()
 
     # --- in the sweeps ------------------------------------------------------------------------------------------------
@@ -114,6 +119,12 @@ class Outcome:
         new = np.ascontiguousarray(self._new.T) if self.comm.rank == root else np.zeros((n_opened, self.law.p))
         self.comm.broadcast(new, root)
         self.theta = np.concatenate([self.theta[kept], new])
+
+    def count(self, z: Sequence[np.ndarray], n_idle: int) -> None:
+        """Leave idle rows, whose labels z are negative, out of the outcome. n_idle: their number on all ranks."""
+        if n_idle or self._n_idle:
+            self._count([a.y[labels >= 0] for labels, a in zip(z, self.answers)])
+        self._n_idle = n_idle
 
     def forget(self, n_clusters: int) -> None:
         """Set the clusters' coefficients to their prior mean. Not collective."""
