@@ -14,6 +14,7 @@ import pytest
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Annealing
 from mpibayes.hpc.outcome import outcome as program
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.fireflies import Fireflies
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
@@ -33,6 +34,8 @@ def outcome_of(name, answers, firefly):
     """An outcome of one shard, that learns whatever can be learned."""
     has_scale = LIKELIHOODS[name].has_scale
     of = {"learns_mean": True, "learns_sd": True, "learns_scale": has_scale}
+    if name == "survival":
+        of["baseline"] = Baseline(np.array([0.0, 1.0]), 0.01, np.array([0.01, 0.02]), 1.0, 50.0)
     law = Law(LIKELIHOODS[name], np.zeros(2), np.ones(2), np.array([2.0]), np.zeros(2), **of)
     outcome = Outcome(serial(), [Shard(0, 0, None)], [answers], 1, law, seed(23), 0, steps=2)
     if firefly:
@@ -58,7 +61,9 @@ def both(name, firefly=False):
     y = g.poisson(2.0, N).astype(float) if name == "poisson" else g.normal(size=N)
     y = np.where(y > 0, 1.0, -1.0) if name == "logistic" else y
     y[::7] = np.nan
-    whole = Answers(y, *(g.normal(size=(N, 1)).astype(np.float32) for _ in range(2)))
+    times = y if name == "survival" else None
+    y = np.where(np.isnan(y), np.nan, y >= 0.0) if name == "survival" else y
+    whole = Answers(y, *(g.normal(size=(N, 1)).astype(np.float32) for _ in range(2)), times)
     z = g.integers(K, size=N).astype(np.int32)
     z[ACTIVE:] = IDLE
     without = whole.take(np.arange(ACTIVE))
@@ -70,7 +75,10 @@ def alike(one, two):
     return all(np.array_equal(a, b) for a, b in zip(*states))
 
 
-KINDS = [("normal", False), ("student-t", True), ("logistic", False), ("logistic", True), ("poisson", False)]
+KINDS = [
+    ("normal", False), ("student-t", True), ("logistic", False), ("logistic", True), ("poisson", False),
+    ("survival", False),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name, firefly", KINDS)
@@ -103,6 +111,7 @@ WRONG = {
        for kernel in ("slopes", "squares") for name in ("normal", "logistic")},
     "bounds of fireflies": (("logistic", True), lambda: in_the_first_cluster("bound_sums")),
     **{f"number of a {name}": ((name, False), counted) for name in ("normal", "poisson")},
+    "exposures": (("survival", False), lambda: in_the_first_cluster("slopes")),
 }  # fmt: skip
 
 
