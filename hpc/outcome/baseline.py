@@ -22,7 +22,8 @@ from mpibayes.io.rows import Column
 
 SHAPE = 1.0  # of the gamma prior of each hazard, whose mean is the events per time of the whole table
 MOST_ETA = 690.0  # as in kernels/mixture/layout.h
-LEAST = 1e-300  # least cumulative hazard, of rows that were not observed
+SHORTEST = 1 / 128  # of the first part, as which shorter times count: events at 0 alone would have infinite hazards
+LEAST = 1e-300  # least cumulative hazard
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,10 @@ class Baseline:
         return self.starts[1:] * self.tick
 
     def split(self, times: np.ndarray, whole: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return the part of each time, and ticks into it. whole: of whole ticks, as cells are; an event at the end of
-        a part lies in it."""
+        """Return the part of each time, and ticks into it. whole: of whole ticks, as cells are, and at least a small
+        part of the first; an event at the end of a part lies in it."""
         ticks = np.abs(times) / self.tick
-        ticks = np.round(ticks) if whole else ticks
+        ticks = np.maximum(np.round(ticks), np.floor(SHORTEST * self.starts[1])) if whole else ticks
         part = np.searchsorted(self.starts[1:], ticks, side="left")
         return part, ticks - self.starts[part]
 
@@ -112,6 +113,8 @@ class Baseline:
 
     def log_shift(self, by: float) -> float:
         """Return the log prior density of all log hazards after `shifted`, less that before."""
+        if by < -MOST_ETA:
+            return -math.inf
         return -self.shape * len(self.hazards) * by - self.rate * float(self.hazards.sum()) * math.expm1(-by)
 
     def log_prior(self) -> float:
