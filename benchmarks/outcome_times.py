@@ -3,6 +3,7 @@ and what does a cycle cost beside one with counts?
 
     python benchmarks/outcome_times.py coverage [--tables 100] [--rows 2000] [--cycles 300] [--shape 1.5] [--keep]
     python benchmarks/outcome_times.py speed [--rows 100000] [--cycles 100] [--keep]
+    python benchmarks/outcome_times.py cells [--rows 20000] [--cycles 25] [--keep]
 
 A table has 8 clusters of equal size, 20 columns of 0 and 1 that differ between them, and two covariates that do not.
 Times have the hazard of a Weibull law of this shape (1: constant) times exp(theta_k + 0.6 w_0 - 0.4 w_1), with theta_k
@@ -12,6 +13,9 @@ coverage: a run of the default settings on each of many tables; beside it the re
 on the true clusters (`hpc.outcome.plain`).
 
 speed: CPU time of a cycle, from the true clusters, with times and with counts by turns.
+
+cells: CPU time of a cycle without moves, each from the true clusters, of a mixture without an outcome: 16 columns of
+times beside 16 of five levels, 33 clusters.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from machine import keep, markdown
 
-from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.outcome.plain import fit
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of
@@ -129,10 +133,45 @@ def speed(given: argparse.Namespace) -> tuple[dict, dict]:
     return {"title": title, "head": ["outcome", "K", "cycle, ms"], "lines": lines, "note": ""}, {"seconds": took}
 
 
+def kind_of_cells(kind: str, z: np.ndarray) -> Mixture:
+    """A chain on 16 columns of one kind."""
+    g, n, columns = np.random.default_rng(1), len(z), []
+    for j in range(16):
+        if kind == "levels":
+            below = g.dirichlet(np.ones(5), z.max() + 1).cumsum(axis=1)[z]
+            cells = (g.random((n, 1)) > below).sum(axis=1).clip(max=4)
+            columns.append((f"c{j}", "categorical", cells, list("abcde")))
+        else:
+            event = np.ceil(100.0 * g.exponential(1.0 / g.gamma(2.0, 0.5, z.max() + 1)[z]))
+            end = np.ceil(100.0 * g.exponential(size=n))
+            columns.append((f"t{j}", "survival", np.where(event <= end, event, -end), None))
+    columns, rows = table_from_arrays(columns)
+    settings = Settings(seed=1, shards=2, split_merge=0)
+    return Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), n, settings)
+
+
+def cells(given: argparse.Namespace) -> tuple[dict, dict]:
+    kinds = "levels", "times"
+    z = np.random.default_rng(2).integers(33, size=given.rows)
+    chains = [kind_of_cells(kind, z) for kind in kinds]
+    took = np.zeros((given.cycles, len(kinds)))
+    for i in range(given.cycles):
+        for j, mixture in enumerate(chains):
+            mixture.start(z)
+            began = time.process_time()
+            mixture.cycle()
+            took[i, j] = time.process_time() - began
+    ms = 1e3 * np.median(took, axis=0)
+    lines = [[kind, f"{each:.2f}"] for kind, each in zip(kinds, ms)]
+    title = f"A cycle of 16 columns, {given.rows:,} rows, 33 clusters: medians of {given.cycles}, by turns"
+    note = f"Times take {ms[1] / ms[0]:.2f} times as long."
+    return {"title": title, "head": ["cells", "cycle, ms"], "lines": lines, "note": note}, {"seconds": took}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb, rows, cycles in (("coverage", 2_000, 300), ("speed", 100_000, 100)):
+    for verb, rows, cycles in (("coverage", 2_000, 300), ("speed", 100_000, 100), ("cells", 20_000, 25)):
         of = verbs.add_parser(verb)
         of.add_argument("--rows", type=int, default=rows)
         of.add_argument("--cycles", type=int, default=cycles)
@@ -140,11 +179,12 @@ def main() -> None:
     verbs.choices["coverage"].add_argument("--tables", type=int, default=100)
     verbs.choices["coverage"].add_argument("--shape", type=float, default=1.5)
     given = parser.parse_args()
-    table, measured = {"coverage": coverage, "speed": speed}[given.verb](given)
+    table, measured = {"coverage": coverage, "speed": speed, "cells": cells}[given.verb](given)
     print(table["title"], markdown(table["head"], table["lines"]), table["note"], sep="\n\n", flush=True)
     if given.keep:
         command = "python benchmarks/outcome_times.py " + " ".join(sys.argv[1:])
-        of = {"coverage": "An outcome of times: intervals", "speed": "An outcome of times: a cycle"}[given.verb]
+        of = {"coverage": "An outcome of times: intervals", "speed": "An outcome of times: a cycle"}
+        of = of.get(given.verb, "Columns of times")
         keep(f"outcome_times_{given.verb}", of, command, [table], **measured)
 
 
