@@ -86,21 +86,27 @@ ALWAYS_INLINE int64_t FN(rows_with)(const block_t *block, int64_t n_blocks, int6
     return n;
 }
 
-/* one block of columns under given parameters */
+/* one block of columns under given parameters; lines, of two columns, have a loop that knows their width */
 #define VECTOR_SCORE(to, norm) *(vd *)((to) + k) += *(const vd *)(constant + k) - 0.5 * (norm)
+#define ADD_VECTOR_4(WIDTH)                                                                                            \
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {                                                                        \
+        vd norm[4];                                                                                                    \
+        FN(square_norms_4)(location + k, factor + k, base, x, WIDTH, norm);                                            \
+        UNROLL for (int r = 0; r < 4; r++) VECTOR_SCORE(to[r], norm[r]);                                               \
+    }
+#define ADD_VECTOR_1(WIDTH)                                                                                            \
+    for (int64_t k = 0; k < n; k += N_DOUBLE)                                                                          \
+        VECTOR_SCORE(to, FN(square_norm)(location + k, factor + k, base, x, WIDTH));
 APART void FN(add_vector_4)(const double *location, const double *factor, const double *constant, int64_t base,
                             const double *const *x, int64_t width, double *const *to, int64_t n) {
-    for (int64_t k = 0; k < n; k += N_DOUBLE) {
-        vd norm[4];
-        FN(square_norms_4)(location + k, factor + k, base, x, width, norm);
-        UNROLL for (int r = 0; r < 4; r++) VECTOR_SCORE(to[r], norm[r]);
-    }
+    if (width == 2) ADD_VECTOR_4(2) else ADD_VECTOR_4(width)
 }
 APART void FN(add_vector_1)(const double *location, const double *factor, const double *constant, int64_t base,
                             const double *x, int64_t width, double *to, int64_t n) {
-    for (int64_t k = 0; k < n; k += N_DOUBLE)
-        VECTOR_SCORE(to, FN(square_norm)(location + k, factor + k, base, x, width));
+    if (width == 2) ADD_VECTOR_1(2) else ADD_VECTOR_1(width)
 }
+#undef ADD_VECTOR_4
+#undef ADD_VECTOR_1
 #undef VECTOR_SCORE
 
 static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,

@@ -117,8 +117,8 @@ class LineGaps:
         self, comm: Communicator, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int], every: bool,
     ) -> list[np.ndarray]:  # fmt: skip
-        """Redraw the missing cells of a view that are needed, or `every` one, in coded rows, with the labels of the rows
-        that have them. Idle rows keep their cells and labels. Returns the labels of each shard. Collective.
+        """Redraw the missing cells of a view that are needed, or `every` one, in coded rows, with the labels of the
+        rows that lack them. Idle rows keep their cells and labels. Returns the labels of each shard. Collective.
 
         Rows leave and enter only clusters that have a complete row: complete rows do not move, so no cluster is
         emptied, which no move could undo.
