@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpibayes.errors import NumericalError
 from mpibayes.hpc.components import normal
-from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.hpc.components.grid import NO_WEIGHT, as_grid
 from mpibayes.io.rows import Column
 from mpibayes.kernels.mixture import updates
 
@@ -116,13 +117,11 @@ class Line:
 
     def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
         """Draw (kappa, nu, variance) from their grids given the partition, coordinate by coordinate, (3,)."""
-        wishart = wishart.copy()
-        for i, grid in enumerate(self.grids):
-            if len(grid) > 1:
-                points = np.tile(wishart, (len(grid), 1))
-                points[:, i] = grid
-                score = self._marginals(points, n, mean, scatter)[0][:, 0]
-                wishart[i] = grid[draw_on_grid(score, stream)]
+        wishart, u = wishart.copy(), stream.random(sum(len(grid) > 1 for grid in self.grids))
+        try:
+            updates.draw_line(wishart, self.grids, (self._square, self._middle), self._mean, n, *mean, *scatter, u)
+        except FloatingPointError:
+            raise NumericalError(NO_WEIGHT) from None
         return wishart
 
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):

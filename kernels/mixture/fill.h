@@ -21,11 +21,12 @@ ALWAYS_INLINE void FN(recode)(const linked_t *of, int64_t row, uint32_t before, 
 
 /* Draw the level of `own` in n rows `at` given its parent (NULL for none) and its children: level v in proportion to
  * own->table[context][cluster][v] times, for each child, child->table[cluster][level][context of v]; the tables have logs.
- * u: a uniform per row. Idle rows, with a negative label z, keep theirs. Rows whose cells are equal have equal weights,
- * which are kept: keys (FILL_KEPT,), sums [FILL_KEPT][V8], V8 the number of levels rounded up to 8. */
-static void FN(fill_cells)(const int64_t *at, const int32_t *z, const double *u, int64_t n, const linked_t *own,
-                           const linked_t *parent, const linked_t *children, int64_t n_children, int64_t K,
-                           int32_t *change, uint64_t *keys, double *sums) {
+ * Row i has the word row0 + i of the stream. Idle rows, with a negative label z, keep theirs. Rows whose cells are equal
+ * have equal weights, which are kept: keys (FILL_KEPT,), sums [FILL_KEPT][V8], V8 the number of levels rounded up to 8. */
+static void FN(fill_cells)(const stream_key *stream, uint64_t row0, const int64_t *at, const int32_t *z, int64_t n,
+                           const linked_t *own, const linked_t *parent, const linked_t *children, int64_t n_children,
+                           int64_t K, int32_t *change, uint64_t *keys, double *sums) {
+    philox_stream words = philox_open(stream->seed, stream->purpose, stream->sub, stream->cycle, stream->chain);
     uint32_t V = own->n_levels, V8 = (V + 7) & ~7u;
     double n_keys = (double)own->n_contexts * K;
     for (int64_t j = 0; j < n_children; j++) n_keys *= children[j].n_levels + 1;
@@ -62,7 +63,8 @@ static void FN(fill_cells)(const int64_t *at, const int32_t *z, const double *u,
             for (uint32_t v = 0; v < V; v++) p[v] = total += p[v];
             keys[entry] = key;
         }
-        for (uint32_t v = 0; v + 1 < V; v++) level += p[v] <= u[i] * p[V - 1];
+        double u = philox_uniform(philox_word(&words, row0 + row));
+        for (uint32_t v = 0; v + 1 < V; v++) level += p[v] <= u * p[V - 1];
         uint32_t code = (uint32_t)context * (V + 1) + level;
         if (code == before) continue;
         FN(recode)(own, row, before, code, k, K, change);
