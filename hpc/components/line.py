@@ -12,7 +12,7 @@ grids of a normal column; mean is the column's own unless given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,9 +127,20 @@ class Line:
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
         """Draw location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2,
         where the first row of U is 0."""
-        p = self.posterior(wishart, n, mean, scatter)
-        root = np.sqrt(2.0 * stream.standard_gamma(0.5 * p.nu) / p.rest)  # 1 / s
-        z = stream.standard_normal((2, len(root)))
-        slope, middle = p.slope + z[0] / (root * np.sqrt(p.first)), p.location + z[1] / (root * np.sqrt(p.kappa))
-        factor = np.stack([np.zeros_like(root), -slope * root, root])
-        return np.stack([p.given, middle]), factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)
+        location, factor, constant = drawn([self], wishart[None], n[None], mean[None], scatter[None], [stream])
+        return location[0], factor[0], constant[0]
+
+
+def drawn(
+    lines: Sequence[Line], wishart: np.ndarray, n, mean, scatter, streams: Sequence[np.random.Generator]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw of `Line.draw` for each of B lines. wishart (B, 3), n (B, K), mean (B, 2, K), scatter (B, 3, K)."""
+    given = np.array([(line._square, line._middle, line._mean) for line in lines])
+    hyper = np.concatenate([wishart, given], axis=1).T[:, :, None]
+    p = posterior(*hyper, n, *mean.swapaxes(0, 1), *scatter.swapaxes(0, 1))
+    gamma = np.stack([stream.standard_gamma(nu) for stream, nu in zip(streams, 0.5 * p.nu)])
+    z = np.stack([stream.standard_normal((2, n.shape[1])) for stream in streams], axis=1)
+    root = np.sqrt(2.0 * gamma / p.rest)  # 1 / s
+    slope, middle = p.slope + z[0] / (root * np.sqrt(p.first)), p.location + z[1] / (root * np.sqrt(p.kappa))
+    factor = np.stack([np.zeros_like(root), -slope * root, root], axis=1)
+    return np.stack([p.given, middle], axis=1), factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.block import Block, n_pairs
 from mpibayes.hpc.components.component import Array
-from mpibayes.hpc.components.line import Line
+from mpibayes.hpc.components.line import Line, drawn
 from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.parallel.streams import Stream, generator
 from mpibayes.io.recording import log_cells
@@ -209,11 +209,15 @@ class Multinormal:
     def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """Draw location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see
         `Block.draw`."""
-        n_clusters, parts = s[0].shape[-1], list(enumerate(zip(wishart, self.parts(s))))[columns]
-        drawn = [b.draw(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]
-        none = np.zeros((0, n_clusters))
-        location, factor, constant = zip(*drawn) if drawn else ((), (), ())
-        constant = np.array(constant).reshape(len(drawn), n_clusters)
+        k, parts, at = s[0].shape[-1], list(self.parts(s)), range(len(self))[columns]
+        lines = [i for i in at if self.given[i]]  # they come last
+        each = [parts[i][0].draw(wishart[i], *parts[i][1:], self._own(stream, i)) for i in at if not self.given[i]]
+        if lines:
+            moments = map(np.stack, zip(*(parts[i][1:] for i in lines)))
+            of = [parts[i][0] for i in lines], wishart[lines], *moments, [self._own(stream, i) for i in lines]
+            each += zip(*drawn(*of))
+        location, factor, constant = zip(*each) if each else ((), (), ())
+        none, constant = np.zeros((0, k)), np.array(constant).reshape(len(each), k)
         return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
 
     def _own(self, stream: Stream, block: int) -> np.random.Generator:

@@ -35,7 +35,7 @@ typedef struct {
     const float *table;
 } linked_t;
 
-enum { FILL_KEPT = 64 }; /* sums of weights kept by fill_cells */
+enum { FILL_KEPT = 512 }; /* sums of weights kept by fill_cells */
 
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"
