@@ -86,27 +86,33 @@ ALWAYS_INLINE int64_t FN(rows_with)(const block_t *block, int64_t n_blocks, int6
     return n;
 }
 
-/* one block of columns under given parameters; lines, of two columns, have a loop that knows their width */
+/* one block of columns under given parameters */
 #define VECTOR_SCORE(to, norm) *(vd *)((to) + k) += *(const vd *)(constant + k) - 0.5 * (norm)
-#define ADD_VECTOR_4(WIDTH)                                                                                            \
-    for (int64_t k = 0; k < n; k += N_DOUBLE) {                                                                        \
-        vd norm[4];                                                                                                    \
-        FN(square_norms_4)(location + k, factor + k, base, x, WIDTH, norm);                                            \
-        UNROLL for (int r = 0; r < 4; r++) VECTOR_SCORE(to[r], norm[r]);                                               \
-    }
-#define ADD_VECTOR_1(WIDTH)                                                                                            \
-    for (int64_t k = 0; k < n; k += N_DOUBLE)                                                                          \
-        VECTOR_SCORE(to, FN(square_norm)(location + k, factor + k, base, x, WIDTH));
 APART void FN(add_vector_4)(const double *location, const double *factor, const double *constant, int64_t base,
                             const double *const *x, int64_t width, double *const *to, int64_t n) {
-    if (width == 2) ADD_VECTOR_4(2) else ADD_VECTOR_4(width)
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd norm[4];
+        FN(square_norms_4)(location + k, factor + k, base, x, width, norm);
+        UNROLL for (int r = 0; r < 4; r++) VECTOR_SCORE(to[r], norm[r]);
+    }
 }
 APART void FN(add_vector_1)(const double *location, const double *factor, const double *constant, int64_t base,
                             const double *x, int64_t width, double *to, int64_t n) {
-    if (width == 2) ADD_VECTOR_1(2) else ADD_VECTOR_1(width)
+    for (int64_t k = 0; k < n; k += N_DOUBLE)
+        VECTOR_SCORE(to, FN(square_norm)(location + k, factor + k, base, x, width));
 }
-#undef ADD_VECTOR_4
-#undef ADD_VECTOR_1
+/* The same for four rows of a line: a block of two whose first row of U is 0 in every cluster, as in no other block. */
+APART void FN(add_line_4)(const double *location, const double *factor, const double *constant, int64_t base,
+                          const double *const *x, double *const *to, int64_t n) {
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        const vd at0 = *(const vd *)(location + k), at1 = *(const vd *)(location + base + k);
+        const vd slope = *(const vd *)(factor + base + k), root = *(const vd *)(factor + 2 * base + k);
+        UNROLL for (int r = 0; r < 4; r++) {
+            vd y = slope * (x[r][0] - at0) + root * (x[r][1] - at1);
+            VECTOR_SCORE(to[r], y * y);
+        }
+    }
+}
 #undef VECTOR_SCORE
 
 static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
@@ -118,6 +124,8 @@ static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const b
     for (int64_t b = 0; b < rows->n_blocks; b++) {
         int64_t width = rows->widths[b], i = 0;
         int64_t n_rows = FN(rows_with)(block, rows->n_blocks, b, column, out, stride, x, to);
+        int is_line = width == 2 && n && factor[0] == 0.0;
+        for (; is_line && i + 4 <= n_rows; i += 4) FN(add_line_4)(location, factor, constant, g->base, x + i, to + i, n);
         for (; i + 4 <= n_rows; i += 4) FN(add_vector_4)(location, factor, constant, g->base, x + i, width, to + i, n);
         for (; i < n_rows; i++) FN(add_vector_1)(location, factor, constant, g->base, x[i], width, to[i], n);
         column += width, location += width * g->base, factor += width * (width + 1) / 2 * g->base, constant += g->base;
