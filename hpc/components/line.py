@@ -72,6 +72,7 @@ class Line:
         parent = column.leans_on
         assert parent is not None
         self.column, self.name, self.columns = column, column.name, (column.name,)
+        self._parent = np.array([[parent.scale**2], [parent.center]])
         self._square, self._middle, self._mean = parent.scale**2, parent.center, mean_of(column, prior or {})
         self.mean = np.array([parent.center, self._mean])
         self.grids = grids(column, prior or {})[1:]
@@ -103,9 +104,8 @@ class Line:
 
     def _marginals(self, points: np.ndarray, n, mean, scatter) -> tuple[np.ndarray, np.ndarray]:
         """See `updates.line_marginals`."""
-        parent = np.array([[self._square], [self._middle]])
         (u, x), (uu, ux, xx) = mean, scatter
-        return updates.line_marginals(points, *parent, self._mean, n, u[None], x, uu[None], ux[None], xx)
+        return updates.line_marginals(points, *self._parent, self._mean, n, u[None], x, uu[None], ux[None], xx)
 
     def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 11)."""
@@ -119,7 +119,7 @@ class Line:
         """Draw (kappa, nu, variance) from their grids given the partition, coordinate by coordinate, (3,)."""
         wishart, u = wishart.copy(), stream.random(sum(len(grid) > 1 for grid in self.grids))
         try:
-            updates.draw_line(wishart, self.grids, (self._square, self._middle), self._mean, n, *mean, *scatter, u)
+            updates.draw_line(wishart, self.grids, self._parent.ravel(), self._mean, n, *mean, *scatter, u)
         except FloatingPointError:
             raise NumericalError(NO_WEIGHT) from None
         return wishart
@@ -127,20 +127,24 @@ class Line:
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
         """Draw location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2,
         where the first row of U is 0."""
-        location, factor, constant = drawn([self], wishart[None], n[None], mean[None], scatter[None], [stream])
-        return location[0], factor[0], constant[0]
+        location, factor, constant = drawn([self], wishart[None], n[None], mean, scatter, [stream])
+        return location, factor, constant[0]
 
 
 def drawn(
     lines: Sequence[Line], wishart: np.ndarray, n, mean, scatter, streams: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw of `Line.draw` for each of B lines. wishart (B, 3), n (B, K), mean (B, 2, K), scatter (B, 3, K)."""
-    given = np.array([(line._square, line._middle, line._mean) for line in lines])
+    """Make the draws of `Line.draw` for B lines, one below the other. wishart (B, 3), n (B, K), mean (2 B, K), scatter
+    (3 B, K)."""
+    given = [(line._square, line._middle, line._mean) for line in lines]
     hyper = np.concatenate([wishart, given], axis=1).T[:, :, None]
-    p = posterior(*hyper, n, *mean.swapaxes(0, 1), *scatter.swapaxes(0, 1))
-    gamma = np.stack([stream.standard_gamma(nu) for stream, nu in zip(streams, 0.5 * p.nu)])
-    z = np.stack([stream.standard_normal((2, n.shape[1])) for stream in streams], axis=1)
-    root = np.sqrt(2.0 * gamma / p.rest)  # 1 / s
-    slope, middle = p.slope + z[0] / (root * np.sqrt(p.first)), p.location + z[1] / (root * np.sqrt(p.kappa))
-    factor = np.stack([np.zeros_like(root), -slope * root, root], axis=1)
-    return np.stack([p.given, middle], axis=1), factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)
+    p = posterior(*hyper, n, mean[0::2], mean[1::2], scatter[0::3], scatter[1::3], scatter[2::3])
+    gamma, z = np.empty_like(p.rest), np.empty((2, *p.rest.shape))
+    for i, (stream, half) in enumerate(zip(streams, 0.5 * p.nu)):
+        gamma[i], z[:, i] = stream.standard_gamma(half), stream.standard_normal((2, len(half)))
+    location, factor = np.empty_like(mean), np.zeros(scatter.shape)
+    root = factor[2::3] = np.sqrt(2.0 * gamma / p.rest)  # 1 / s
+    slope = p.slope + z[0] / (root * np.sqrt(p.first))
+    factor[1::3] = -slope * root
+    location[0::2], location[1::2] = p.given, p.location + z[1] / (root * np.sqrt(p.kappa))
+    return location, factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)

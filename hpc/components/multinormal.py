@@ -209,16 +209,20 @@ class Multinormal:
     def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """Draw location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see
         `Block.draw`."""
-        k, parts, at = s[0].shape[-1], list(self.parts(s)), range(len(self))[columns]
-        lines = [i for i in at if self.given[i]]  # they come last
-        each = [parts[i][0].draw(wishart[i], *parts[i][1:], self._own(stream, i)) for i in at if not self.given[i]]
+        k, at, n_blocks = s[0].shape[-1], range(len(self))[columns], len(self) - len(self.lines)
+        lines = range(max(at.start, n_blocks), at.stop)  # they come last
+        each = [(np.zeros((0, k)), np.zeros((0, k)), np.zeros((0, k)))] if not at else []
+        for i, (b, *m) in enumerate(self.parts(s)) if at.start < n_blocks else ():
+            if i in at and i < n_blocks:
+                location, factor, constant = b.draw(wishart[i], *m, self._own(stream, i))
+                each.append((location, factor, constant[None]))
         if lines:
-            moments = map(np.stack, zip(*(parts[i][1:] for i in lines)))
-            of = [parts[i][0] for i in lines], wishart[lines], *moments, [self._own(stream, i) for i in lines]
-            each += zip(*drawn(*of))
-        location, factor, constant = zip(*each) if each else ((), (), ())
-        none, constant = np.zeros((0, k)), np.array(constant).reshape(len(each), k)
-        return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
+            of = slice(lines.start, lines.stop)
+            axes = zip(("coordinate", "pair"), s[1:])
+            mean, scatter = (a[slice(*self.cuts[axis][[of.start, of.stop]])] for axis, a in axes)
+            streams = [self._own(stream, i) for i in lines]
+            each.append(drawn(self.blocks[of], wishart[of], s[0][of], mean, scatter, streams))
+        return each[0] if len(each) == 1 else tuple(map(np.concatenate, zip(*each)))
 
     def _own(self, stream: Stream, block: int) -> np.random.Generator:
         return generator(**vars(stream.at(self.substreams[block])))

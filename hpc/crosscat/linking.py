@@ -25,7 +25,7 @@ from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
-from mpibayes.hpc.links.forest import ROOT, log_prior
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.gaps import Density, Gaps, masks_of
 from mpibayes.hpc.links.scores import link_tables
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -368,4 +368,4 @@ class Linking:
         """Return the log prior probability of the links given the views; 0 if not learned. Not collective."""
         if not self.chain.settings.learns_links:
             return 0.0
-        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
+        return sum(coding.log_prior for coding in self.codings)
