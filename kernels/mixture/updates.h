@@ -25,10 +25,11 @@ typedef struct {
 typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* [column][width] */
 
 /* a column of coded rows with levels: its cells, at `index` of a row; contexts of its levels for its children; first: the
- * row of the counts of its code 0; log probabilities `table`, by context first as a parent, and by context last as a child */
+ * row of the counts of its code 0; inverse: 2^32 / (n_levels + 1), rounded down, plus 1, to divide codes by; log probabilities `table`, by context first as a parent, and by context last as a child */
 typedef struct {
     void *codes;
     int64_t stride, index, first, n_contexts;
+    uint64_t inverse;
     uint32_t n_levels;
     int is_wide;
     const int64_t *context;

@@ -8,6 +8,7 @@ same in plain Python. No result bit depends on the instruction set (MPIBAYES_ISA
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.stdlib cimport free, malloc
@@ -37,6 +38,7 @@ cdef extern from "updates.h" nogil:
     ctypedef struct linked_t:
         void *codes
         int64_t stride, index, first, n_contexts
+        uint64_t inverse
         uint32_t n_levels
         int is_wide
         const int64_t *context
@@ -160,15 +162,16 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     rows.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
-    cdef int64_t n_clusters = levels.shape[1], most
+    cdef int64_t n_clusters = levels.shape[1], most = 0, c, l
     _check_columns(levels, beta, offsets, first, last)
     if met is not None and met.shape[0] != levels.shape[0]:
         raise ValueError("levels and the mask of those that are met do not fit together")
-    if not np.isfinite(beta).all():
-        raise FloatingPointError("pseudo-counts have to be finite")
-    widths = np.diff(offsets[first:last + 1])
-    most = widths.max(initial=0)
-    out = np.empty((widths.sum(), n_clusters), np.float32)
+    for c in range(first, last):
+        most = max(most, offsets[c + 1] - offsets[c])
+    for l in range(offsets[first], offsets[last]):
+        if not -INFINITY < beta[l] < INFINITY:
+            raise FloatingPointError("pseudo-counts have to be finite")
+    out = np.empty((offsets[last] - offsets[first], n_clusters), np.float32)
     cdef float[:, ::1] table = out
     cdef double[::1] scratch = np.empty(16 * most + 16)
     cdef uint64_t[::1] ids = np.empty(8 * most + 8, np.uint64)
@@ -188,6 +191,7 @@ cdef int _describe(linked_t *of, given, int64_t n_counts) except -1:
     if of.first < 0 or of.first + of.n_contexts * (of.n_levels + 1) > n_counts \
             or (context is not None and contexts.shape[0] < of.n_levels):
         raise ValueError("rows, levels and contexts do not fit together")
+    of.inverse = (<uint64_t>1 << 32) // (of.n_levels + 1) + 1
     of.is_wide = block == "codes16"
     of.context = &contexts[0] if context is not None else NULL
     of.table = &log_p[0, 0, 0] if table is not None else NULL
