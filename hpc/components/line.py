@@ -12,13 +12,14 @@ grids of a normal column; mean is the column's own unless given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpibayes.errors import NumericalError
 from mpibayes.hpc.components import normal
-from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.hpc.components.grid import NO_WEIGHT, as_grid
 from mpibayes.io.rows import Column
 from mpibayes.kernels.mixture import updates
 
@@ -71,6 +72,7 @@ class Line:
         parent = column.leans_on
         assert parent is not None
         self.column, self.name, self.columns = column, column.name, (column.name,)
+        self._parent = np.array([[parent.scale**2], [parent.center]])
         self._square, self._middle, self._mean = parent.scale**2, parent.center, mean_of(column, prior or {})
         self.mean = np.array([parent.center, self._mean])
         self.grids = grids(column, prior or {})[1:]
@@ -102,9 +104,8 @@ class Line:
 
     def _marginals(self, points: np.ndarray, n, mean, scatter) -> tuple[np.ndarray, np.ndarray]:
         """See `updates.line_marginals`."""
-        parent = np.array([[self._square], [self._middle]])
         (u, x), (uu, ux, xx) = mean, scatter
-        return updates.line_marginals(points, *parent, self._mean, n, u[None], x, uu[None], ux[None], xx)
+        return updates.line_marginals(points, *self._parent, self._mean, n, u[None], x, uu[None], ux[None], xx)
 
     def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 11)."""
@@ -116,21 +117,34 @@ class Line:
 
     def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
         """Draw (kappa, nu, variance) from their grids given the partition, coordinate by coordinate, (3,)."""
-        wishart = wishart.copy()
-        for i, grid in enumerate(self.grids):
-            if len(grid) > 1:
-                points = np.tile(wishart, (len(grid), 1))
-                points[:, i] = grid
-                score = self._marginals(points, n, mean, scatter)[0][:, 0]
-                wishart[i] = grid[draw_on_grid(score, stream)]
+        wishart, u = wishart.copy(), stream.random(sum(len(grid) > 1 for grid in self.grids))
+        try:
+            updates.draw_line(wishart, self.grids, self._parent.ravel(), self._mean, n, *mean, *scatter, u)
+        except FloatingPointError:
+            raise NumericalError(NO_WEIGHT) from None
         return wishart
 
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
         """Draw location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2,
         where the first row of U is 0."""
-        p = self.posterior(wishart, n, mean, scatter)
-        root = np.sqrt(2.0 * stream.standard_gamma(0.5 * p.nu) / p.rest)  # 1 / s
-        z = stream.standard_normal((2, len(root)))
-        slope, middle = p.slope + z[0] / (root * np.sqrt(p.first)), p.location + z[1] / (root * np.sqrt(p.kappa))
-        factor = np.stack([np.zeros_like(root), -slope * root, root])
-        return np.stack([p.given, middle]), factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)
+        location, factor, constant = drawn([self], wishart[None], n[None], mean, scatter, [stream])
+        return location, factor, constant[0]
+
+
+def drawn(
+    lines: Sequence[Line], wishart: np.ndarray, n, mean, scatter, streams: Sequence[np.random.Generator]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make the draws of `Line.draw` for B lines, one below the other. wishart (B, 3), n (B, K), mean (2 B, K), scatter
+    (3 B, K)."""
+    given = [(line._square, line._middle, line._mean) for line in lines]
+    hyper = np.concatenate([wishart, given], axis=1).T[:, :, None]
+    p = posterior(*hyper, n, mean[0::2], mean[1::2], scatter[0::3], scatter[1::3], scatter[2::3])
+    gamma, z = np.empty_like(p.rest), np.empty((2, *p.rest.shape))
+    for i, (stream, half) in enumerate(zip(streams, 0.5 * p.nu)):
+        gamma[i], z[:, i] = stream.standard_gamma(half), stream.standard_normal((2, len(half)))
+    location, factor = np.empty_like(mean), np.zeros(scatter.shape)
+    root = factor[2::3] = np.sqrt(2.0 * gamma / p.rest)  # 1 / s
+    slope = p.slope + z[0] / (root * np.sqrt(p.first))
+    factor[1::3] = -slope * root
+    location[0::2], location[1::2] = p.given, p.location + z[1] / (root * np.sqrt(p.kappa))
+    return location, factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.block import Block, n_pairs
 from mpibayes.hpc.components.component import Array
-from mpibayes.hpc.components.line import Line
+from mpibayes.hpc.components.line import Line, drawn
 from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.parallel.streams import Stream, generator
 from mpibayes.io.recording import log_cells
@@ -209,12 +209,20 @@ class Multinormal:
     def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """Draw location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see
         `Block.draw`."""
-        n_clusters, parts = s[0].shape[-1], list(enumerate(zip(wishart, self.parts(s))))[columns]
-        drawn = [b.draw(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]
-        none = np.zeros((0, n_clusters))
-        location, factor, constant = zip(*drawn) if drawn else ((), (), ())
-        constant = np.array(constant).reshape(len(drawn), n_clusters)
-        return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
+        k, at, n_blocks = s[0].shape[-1], range(len(self))[columns], len(self) - len(self.lines)
+        lines = range(max(at.start, n_blocks), at.stop)  # they come last
+        each = [(np.zeros((0, k)), np.zeros((0, k)), np.zeros((0, k)))] if not at else []
+        for i, (b, *m) in enumerate(self.parts(s)) if at.start < n_blocks else ():
+            if i in at and i < n_blocks:
+                location, factor, constant = b.draw(wishart[i], *m, self._own(stream, i))
+                each.append((location, factor, constant[None]))
+        if lines:
+            of = slice(lines.start, lines.stop)
+            axes = zip(("coordinate", "pair"), s[1:])
+            mean, scatter = (a[slice(*self.cuts[axis][[of.start, of.stop]])] for axis, a in axes)
+            streams = [self._own(stream, i) for i in lines]
+            each.append(drawn(self.blocks[of], wishart[of], s[0][of], mean, scatter, streams))
+        return each[0] if len(each) == 1 else tuple(map(np.concatenate, zip(*each)))
 
     def _own(self, stream: Stream, block: int) -> np.random.Generator:
         return generator(**vars(stream.at(self.substreams[block])))

@@ -6,10 +6,11 @@ stores it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B
 a mixture: labels (D, N), concentration and discount (D,). If columns are linked: `links` (D, C), the place of each
 modelled column's parent among them, -1 for none; `gaps` (D, G), the levels of missing cells that other columns depend
 on (`links/gaps.py`), column by column, padded with zeros; and `numbers` (D, F), the values of missing cells of numeric
-columns that may be in lines (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, padded with
-zeros, outcome_beta (D, B), and outcome_law (D, 2 p + 1). With several views: labels (D, V, N), concentration and
-discount (D, V), padded with zeros beyond the draw's last view, `views` (D, C), the view of each used column of the
-table, and outcome_view (D,). Everything else about clusters is recomputed from the table, read in slices.
+columns that may be in lines, NaN where no link needs them (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p)
+of the clusters, padded with zeros, outcome_beta (D, B), and outcome_law (D, 2 p + 1). With several views: labels (D, V,
+N), concentration and discount (D, V), padded with zeros beyond the draw's last view, `views` (D, C), the view of each
+used column of the table, and outcome_view (D,). Everything else about clusters is recomputed from the table, read in
+slices.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
-from mpibayes.hpc.links.forest import ROOT, log_prior
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.gaps import Density, Gaps, masks_of
 from mpibayes.hpc.links.scores import link_tables
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -45,7 +45,9 @@ class Linking:
     def __init__(self, chain: Mixture):
         self.chain = chain
         linked = chain.settings.links != "none" and chain.settings.likelihood
-        self.numbers = LineGaps(chain.columns if linked else (), [shard.rows for shard in chain.shards])
+        self.numbers = LineGaps(
+            chain.columns if linked else (), [shard.rows for shard in chain.shards], chain.law is not None
+        )
         self._codings: dict[frozenset[str], Coding] = {}  # of sets of columns under the present links
         self._unlinked: dict[frozenset[str], Components] = {}  # of sets of columns without links
         self.gaps = self._first()
@@ -78,7 +80,7 @@ class Linking:
         for i, shard in enumerate(shards):
             rows = shard.rows.take(slice(None)) if gaps.at[i] or self.numbers.columns else shard.rows
             gaps.start(i, rows, shard.start, chain.key)
-            self.numbers.start(i, rows, shard.start, chain.key)
+            self.numbers.start(i, rows, coding, shard.start, chain.key)
             shards[i] = replace(shard, rows=coding.coded(rows))
         chain.shards = shards
         return gaps
@@ -144,6 +146,7 @@ class Linking:
         for i, shard in enumerate(view.shards):
             plain = before.decoded(shard.rows) if rows is None else rows[i]
             self.gaps.start(i, plain, shard.start, self.chain.key)
+            self.numbers.start(i, plain, after, shard.start, self.chain.key)
             coded.append(after.coded(plain))
             view.shards[i] = replace(shard, rows=shard.rows.only(()))
         made = self.chain.view_of_columns(view.columns, coded, lane)
@@ -182,12 +185,14 @@ class Linking:
                 sync.count(comm, [view])
             if self.gaps.numbers:  # their contexts have changed
                 view.pruning.renew()
-        if self.numbers.columns:
-            views, codings = self.chain.views, self.codings
-            for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
+        every, views, codings = self._due, self.chain.views, self.codings if self.numbers.columns else []
+        if not any(self.numbers.within(coding, every) for coding in codings):
+            return
+        for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
+            if self.numbers.within(coding, every):
                 first, key = [shard.start for shard in view.shards], view.key(self.chain.cycles)
                 of = view.components, view.hyper, s, coding, view.labelled(), first, key
-                view.relabel(self.numbers.draw(self.chain.comm, *of))
+                view.relabel(self.numbers.draw(self.chain.comm, *of, every))
                 view.pruning.renew()
 
     def _densities(self, view: View) -> dict[int, Density]:
@@ -293,10 +298,15 @@ class Linking:
 
     # --- draws of the links ------------------------------------------------------------------------------------------
 
+    @property
+    def _due(self) -> bool:
+        """True if links are drawn at the end of this cycle."""
+        return self.chain.settings.learns_links and moves.due(self.chain.settings.link_moves, self.chain.cycles)
+
     def draw(self) -> None:
         """Draw the links of each view, if that is due."""
-        chain, s, parents = self.chain, self.chain.settings, self.coding.parents.copy()
-        if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
+        chain, parents = self.chain, self.coding.parents.copy()
+        if not self._due:
             return
         place = {column.name: i for i, column in enumerate(chain.columns)}
         rows, of_numbers, tables = None, {}, {}
@@ -318,6 +328,11 @@ class Linking:
                     tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], weights)
         bases = bases_given(tables, chain.columns, chain.priors, chain.key, with_links=True)
         self.link_and_count(parents, rows if chain.law is None else None, of_numbers, bases)
+        if self.numbers.columns and chain.law is None:  # cells that were drawn for this
+            for i, shard in enumerate(chain.view.shards):
+                self.numbers.forget(i, self.coding, shard.rows)
+            chain.view.pruning.renew()
+            chain.summarise()
 
     def _integrated(
         self, coding: Coding, kind: Categorical, multiplier: np.ndarray, key: Mapping[str, int]
@@ -353,4 +368,4 @@ class Linking:
         """Return the log prior probability of the links given the views; 0 if not learned. Not collective."""
         if not self.chain.settings.learns_links:
             return 0.0
-        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
+        return sum(coding.log_prior for coding in self.codings)

@@ -19,7 +19,7 @@ import numpy as np
 
 from mpibayes.hpc.data.bins import MOST_CONTEXTS, N_BINS
 from mpibayes.hpc.links.bins import contexts_in, n_contexts, which_of
-from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.forest import ROOT, log_prior
 from mpibayes.io.rows import CODES, STORED, Column, Rows
 
 NUMBERS = "reals", "tallies"
@@ -328,6 +328,11 @@ class Coding:
     def n_nodes(self) -> int:
         """Number of columns that may be parents or children."""
         return len(self.levelled) + len(self.numbers) + len(self.leaning)
+
+    @cached_property
+    def log_prior(self) -> float:
+        """Log prior probability of the forest."""
+        return log_prior(self.parents, self.n_nodes)
 
     @cached_property
     def levelled(self) -> list[Column]:

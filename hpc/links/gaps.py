@@ -165,12 +165,10 @@ class Gaps:
         for c in (c for c in coding.order if c in here):
             above = [column(parent) for parent in coding.above(c)]
             below = [column(child, tables.by_level(child)) for child in self._children[c]]
+            shards = zip(self.at, labelled, first)
+            lacking = [(rows, needed[c], z, number) for needed, (rows, z), number in shards if c in needed]
             of, stream = column(c, tables.of(c)), Stream(purpose=Purpose.FILLED, sub=c, **key)
-            for needed, (rows, z), number in zip(self.at, labelled, first):
-                if c in needed:
-                    at = needed[c]
-                    of_rows = rows, at, z, stream.uniforms(number + at)
-                    updates.fill_cells(*of_rows, of, above[0] if above else None, below, change)
+            updates.fill_cells(lacking, of, above[0] if above else None, below, change, **vars(stream))
         comm.sum_everywhere(change)
         for of, one, end in zip(rows_of, offsets, offsets[1:]):
             levels[of] += change[one:end]

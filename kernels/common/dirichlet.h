@@ -139,13 +139,21 @@ static void FN(marginals)(const int32_t *levels, const double *beta, const int64
 
 /* scores[g] = log marginal likelihood of one column under the pseudo-count grid[g] of every level, over all clusters.
  * rising[n][g] = log Gamma(grid[g] + n) - log Gamma(grid[g]) for n < tabulated; G8 grid points, padded to a multiple of
- * 8. observed: K integers of scratch. Counts from `tabulated` >= 16 on take Stirling's series. of_totals [n_totals][G8]:
+ * 8. observed: K integers of scratch; found: room for all counts, of which those that are not 0 are visited. Counts from `tabulated` >= 16 on take Stirling's series. of_totals [n_totals][G8]:
  * the part of n observed cells of a column of `totals_of[n]` levels, kept between calls, which start with zeros. */
 static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K, const double *grid,
-                            int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, double *of_totals,
-                            int64_t *totals_of, int64_t n_totals, double *scores) {
+                            int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, int32_t *found,
+                            double *of_totals, int64_t *totals_of, int64_t n_totals, double *scores) {
     double n_levels = (double)(missing_row - first_row);
+    int64_t n_found = 0;
     for (int64_t k = 0; k < K; k++) observed[k] = 0;
+    for (int64_t l = first_row; l < missing_row; l++)
+        for (int64_t k = 0; k < K; k++) {
+            int32_t n = levels[l * K + k];
+            if (n == 0) continue;
+            observed[k] += n;
+            found[n_found++] = n;
+        }
     for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
         vd a[BLOCK / N_DOUBLE], alone[BLOCK / N_DOUBLE], sum[BLOCK / N_DOUBLE];
         for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
@@ -153,21 +161,18 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
             sum[j] = SPREAD(0.0);
         }
         int known = 0;
-        for (int64_t l = first_row; l < missing_row; l++)
-            for (int64_t k = 0; k < K; k++) {
-                int64_t n = levels[l * K + k];
-                if (n == 0) continue;
-                if (g0 == 0) observed[k] += n;
-                if (n < tabulated)
-                    for (int j = 0; j < BLOCK / N_DOUBLE; j++)
-                        sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
-                else
-                    for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
-                        if (!known) alone[j] = FN(log_gamma)(a[j]);
-                        sum[j] += FN(log_gamma_large)(a[j] + (double)n) - alone[j];
-                        if (j == BLOCK / N_DOUBLE - 1) known = 1;
-                    }
-            }
+        for (int64_t i = 0; i < n_found; i++) {
+            int64_t n = found[i];
+            if (n < tabulated)
+                for (int j = 0; j < BLOCK / N_DOUBLE; j++)
+                    sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
+            else
+                for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
+                    if (!known) alone[j] = FN(log_gamma)(a[j]);
+                    sum[j] += FN(log_gamma_large)(a[j] + (double)n) - alone[j];
+                    if (j == BLOCK / N_DOUBLE - 1) known = 1;
+                }
+        }
         for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
             vd total = n_levels * a[j], log_gamma_total;
             int has_total = 0;

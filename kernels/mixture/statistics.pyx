@@ -234,7 +234,7 @@ cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_cl
     cdef double *row
     cdef double off[VECTOR_MOST]
     cdef bint again
-    cdef double a
+    cdef double a, u, v
     with nogil:
         for again in range(2):
             for i in range(r.c.n):
@@ -245,6 +245,22 @@ cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_cl
                 column = pair = 0
                 for b in range(r.c.n_blocks):
                     width = r.c.widths[b]
+                    if width == 2:  # a line, in most tables
+                        u, v = x[column], x[column + 1]
+                        if u == u and v == v and not again:
+                            n[b, k] += 1
+                            total[k, column] += u
+                            total[k, column + 1] += v
+                        elif u == u and v == v:
+                            row = &square[k, pair]
+                            u -= total[k, column]
+                            v -= total[k, column + 1]
+                            row[0] += u * u
+                            row[1] += v * u
+                            row[2] += v * v
+                        column += 2
+                        pair += 3
+                        continue
                     a = 0.0
                     for d in range(width):
                         if x[column + d] != x[column + d]:

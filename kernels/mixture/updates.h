@@ -24,18 +24,19 @@ typedef struct {
 
 typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* [column][width] */
 
-/* a column of coded rows with levels: its cells, contexts of its levels for its children; first: the row of the counts of
- * its code 0; log probabilities `table`, by context first as a parent, and by context last as a child */
+/* a column of coded rows with levels: its cells, at `index` of a row; contexts of its levels for its children; first: the
+ * row of the counts of its code 0; inverse: 2^32 / (n_levels + 1), rounded down, plus 1, to divide codes by; log probabilities `table`, by context first as a parent, and by context last as a child */
 typedef struct {
     void *codes;
-    int64_t stride, first, n_contexts;
+    int64_t stride, index, first, n_contexts;
+    uint64_t inverse;
     uint32_t n_levels;
     int is_wide;
     const int64_t *context;
     const float *table;
 } linked_t;
 
-enum { FILL_KEPT = 64 }; /* sums of weights kept by fill_cells */
+enum { FILL_KEPT = 512 }; /* sums of weights kept by fill_cells */
 
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"
@@ -52,11 +53,11 @@ static inline void kernel_draw_levels(const stream_key *key, const int32_t *leve
                                       int64_t n_clusters, float *table, double *scratch, uint64_t *id) {
     DISPATCH(draw_levels, key, levels, beta, met, offsets, first, last, n_clusters, table, scratch, id);
 }
-static inline void kernel_fill_cells(const int64_t *at, const int32_t *z, const double *u, int64_t n,
+static inline void kernel_fill_cells(const stream_key *key, uint64_t row0, const int64_t *at, const int32_t *z, int64_t n,
                                      const linked_t *own, const linked_t *parent, const linked_t *children,
                                      int64_t n_children, int64_t n_clusters, int32_t *change, uint64_t *keys,
                                      double *sums) {
-    DISPATCH(fill_cells, at, z, u, n, own, parent, children, n_children, n_clusters, change, keys, sums);
+    DISPATCH(fill_cells, key, row0, at, z, n, own, parent, children, n_children, n_clusters, change, keys, sums);
 }
 static inline void kernel_marginals(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first,
                                     int64_t last, int64_t n_clusters, const double *const *kept, int64_t n_kept,
@@ -65,10 +66,10 @@ static inline void kernel_marginals(const int32_t *levels, const double *beta, c
 }
 static inline void kernel_grid_scores(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t n_clusters,
                                       const double *grid, int64_t n_grid, const double *rising, int64_t tabulated,
-                                      int64_t *observed, double *of_totals, int64_t *totals_of, int64_t n_totals,
-                                      double *scores) {
-    DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, of_totals,
-             totals_of, n_totals, scores);
+                                      int64_t *observed, int32_t *found, double *of_totals, int64_t *totals_of,
+                                      int64_t n_totals, double *scores) {
+    DISPATCH(grid_scores, levels, first_row, missing_row, n_clusters, grid, n_grid, rising, tabulated, observed, found,
+             of_totals, totals_of, n_totals, scores);
 }
 static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t first_row, int64_t missing_row,
                                               int64_t n_clusters, const double *grid, int64_t n_grid, const double *base,

@@ -8,6 +8,7 @@ same in plain Python. No result bit depends on the instruction set (MPIBAYES_ISA
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.stdlib cimport free, malloc
@@ -15,6 +16,7 @@ from libc.stdlib cimport free, malloc
 from mpibayes.kernels.common.machine cimport address
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
+from mpibayes.kernels.common.weights import pick
 
 
 cdef extern from "updates.h" nogil:
@@ -30,19 +32,20 @@ cdef extern from "updates.h" nogil:
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
-                            int64_t *, double *, int64_t *, int64_t, double *)
+                            int64_t *, int32_t *, double *, int64_t *, int64_t, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
                                     int64_t *, double *)
     ctypedef struct linked_t:
         void *codes
-        int64_t stride, first, n_contexts
+        int64_t stride, index, first, n_contexts
+        uint64_t inverse
         uint32_t n_levels
         int is_wide
         const int64_t *context
         const float *table
 
-    void kernel_fill_cells(const int64_t *, const int32_t *, const double *, int64_t, const linked_t *, const linked_t *,
-                           const linked_t *, int64_t, int64_t, int32_t *, uint64_t *, double *)
+    void kernel_fill_cells(const stream_key *, uint64_t, const int64_t *, const int32_t *, int64_t, const linked_t *,
+                           const linked_t *, const linked_t *, int64_t, int64_t, int32_t *, uint64_t *, double *)
     enum: FILL_KEPT
 
     ctypedef struct numbers_t:
@@ -159,15 +162,16 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     rows.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
-    cdef int64_t n_clusters = levels.shape[1], most
+    cdef int64_t n_clusters = levels.shape[1], most = 0, c, l
     _check_columns(levels, beta, offsets, first, last)
     if met is not None and met.shape[0] != levels.shape[0]:
         raise ValueError("levels and the mask of those that are met do not fit together")
-    if not np.isfinite(beta).all():
-        raise FloatingPointError("pseudo-counts have to be finite")
-    widths = np.diff(offsets[first:last + 1])
-    most = widths.max(initial=0)
-    out = np.empty((widths.sum(), n_clusters), np.float32)
+    for c in range(first, last):
+        most = max(most, offsets[c + 1] - offsets[c])
+    for l in range(offsets[first], offsets[last]):
+        if not -INFINITY < beta[l] < INFINITY:
+            raise FloatingPointError("pseudo-counts have to be finite")
+    out = np.empty((offsets[last] - offsets[first], n_clusters), np.float32)
     cdef float[:, ::1] table = out
     cdef double[::1] scratch = np.empty(16 * most + 16)
     cdef uint64_t[::1] ids = np.empty(8 * most + 8, np.uint64)
@@ -179,29 +183,19 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     return out
 
 
-ctypedef fused code_t:
-    uint8_t
-    uint16_t
-
-
-cdef int _point_at(linked_t *of, code_t[:, ::1] codes, int64_t index, int64_t n_levels, int64_t first,
-                   const int64_t[::1] context, const float[:, :, ::1] table, int64_t n_contexts, int64_t n_rows,
-                   int64_t n_counts) except -1:
-    if not 0 <= index < codes.shape[1] or codes.shape[0] != n_rows or first < 0 \
-            or first + n_contexts * (n_levels + 1) > n_counts or (context is not None and context.shape[0] < n_levels):
+cdef int _describe(linked_t *of, given, int64_t n_counts) except -1:
+    """Set all of a column but its codes."""
+    block, of.index, of.n_levels, of.first, context, table, of.n_contexts = given
+    cdef const int64_t[::1] contexts = context
+    cdef const float[:, :, ::1] log_p = table
+    if of.first < 0 or of.first + of.n_contexts * (of.n_levels + 1) > n_counts \
+            or (context is not None and contexts.shape[0] < of.n_levels):
         raise ValueError("rows, levels and contexts do not fit together")
-    of.codes, of.stride, of.first, of.n_levels = &codes[0, index], codes.shape[1], first, n_levels
-    of.is_wide = sizeof(code_t) == 2
-    of.context = &context[0] if context is not None else NULL
-    of.table, of.n_contexts = &table[0, 0, 0] if table is not None else NULL, n_contexts
+    of.inverse = (<uint64_t>1 << 32) // (of.n_levels + 1) + 1
+    of.is_wide = block == "codes16"
+    of.context = &contexts[0] if context is not None else NULL
+    of.table = &log_p[0, 0, 0] if table is not None else NULL
     return 0
-
-
-cdef int _column(linked_t *of, rows, given, int64_t n_rows, int64_t n_counts) except -1:
-    block, index, n_levels, first, context, table, n_contexts = given
-    if block == "codes8":
-        return _point_at[uint8_t](of, rows.codes8, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
-    return _point_at[uint16_t](of, rows.codes16, index, n_levels, first, context, table, n_contexts, n_rows, n_counts)
 
 
 cdef bint _within(const int64_t[::1] contexts, int64_t n):
@@ -212,52 +206,56 @@ cdef bint _within(const int64_t[::1] contexts, int64_t n):
     return True
 
 
-def fill_cells(rows, const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, own, parent, children,
-               int32_t[:, ::1] change):
-    """Draw the levels of a column's missing cells in rows `at` given the cells of its parent and its children, in place;
-    add the changes to the counts `change`, by level row and cluster (L, K). Rows with a negative label z keep theirs.
+def fill_cells(shards, own, parent, children, int32_t[:, ::1] change, *, seed, purpose, sub, cycle, chain):
+    """Draw the levels of a column's missing cells given the cells of its parent and its children, in place; add the
+    changes to the counts `change`, by level row and cluster (L, K). Rows with a negative label keep theirs.
 
-    u: a uniform in [0, 1) for each of `at`. A column is (array of codes in `rows`, index in it, number of levels, row of its code 0 in
-    `change`, context of each level int64 for its children, table, number of contexts); parent: one, or None, without
-    table or counts. Tables have log probabilities, float32: by context, cluster and level of `own`, by cluster, level and
-    context of children. Cells that are filled have levels before, and so have those of their parents.
+    shards: (coded rows, those that lack the cell int64, labels of all int32, the number of the first) each. A column is
+    (array of codes in the rows, index in it, number of levels, row of its code 0 in `change`, context of each level int64
+    for its children, table, number of contexts); parent: one, or None, without table or counts. Tables have log
+    probabilities, float32: by context, cluster and level of `own`, by cluster, level and context of children. Cells that
+    are filled have levels before, and so have those of their parents.
     """
-    cdef int64_t n_children = len(children), n_rows = z.shape[0], n_clusters = change.shape[1], i
+    cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
+    cdef int64_t n_children = len(children), n_clusters = change.shape[1]
+    cdef bint has_parent = parent is not None
     cdef linked_t *of
-    if at.shape[0] != u.shape[0]:
-        raise ValueError("rows and uniforms do not fit together")
-    for i in range(at.shape[0]):
-        if not 0 <= at[i] < n_rows or z[at[i]] >= n_clusters:
-            raise ValueError("rows and labels do not fit together")
     if own[5].shape != (own[6], n_clusters, own[2]) \
             or any(child[5].shape != (n_clusters, child[2], child[6]) for child in children) \
             or not _within(own[4], min([child[6] for child in children], default=2**31)) \
-            or (parent is not None and not _within(parent[4], own[6])):
+            or (has_parent and not _within(parent[4], own[6])):
         raise ValueError("tables and contexts do not fit together")
-    if not at.shape[0]:
-        return
     cdef double[::1] sums = np.empty(FILL_KEPT * (own[2] + 8))
     cdef uint64_t[::1] keys = np.empty(FILL_KEPT, np.uint64)
     of = <linked_t *>malloc((2 + n_children) * sizeof(linked_t))
     if of == NULL:
         raise MemoryError
     try:
-        _column(of, rows, own, n_rows, change.shape[0])
-        if parent is not None:
-            _column(of + 1, rows, (*parent[:3], 0, parent[4], None, 0), n_rows, change.shape[0])
-        for i in range(n_children):
-            _column(of + 2 + i, rows, children[i], n_rows, change.shape[0])
-        has_parent = parent is not None
-        _fill(at, z, u, of, has_parent, n_children, n_clusters, change, keys, sums)
+        for i, given in enumerate((own, *children, *([(*parent[:3], 0, parent[4], None, 0)] if has_parent else ()))):
+            _describe(of + <int64_t>i, given, change.shape[0])
+        for rows, at, z, first in shards:
+            _fill(&key, first, rows.codes8, rows.codes16, at, z, of, has_parent, n_children, change, keys, sums)
     finally:
         free(of)
 
 
-cdef void _fill(const int64_t[::1] at, const int32_t[::1] z, const double[::1] u, const linked_t *of, bint has_parent,
-                int64_t n_children, int64_t n_clusters, int32_t[:, ::1] change, uint64_t[::1] keys, double[::1] sums) noexcept:
+cdef int _fill(const stream_key *key, uint64_t first, uint8_t[:, ::1] narrow, uint16_t[:, ::1] wide,
+               const int64_t[::1] at, const int32_t[::1] z, linked_t *of, bint has_parent, int64_t n_children,
+               int32_t[:, ::1] change, uint64_t[::1] keys, double[::1] sums) except -1:
+    cdef int64_t n_rows = z.shape[0], i
+    for i in range(at.shape[0]):
+        if not 0 <= at[i] < n_rows or z[at[i]] >= change.shape[1]:
+            raise ValueError("rows and labels do not fit together")
+    for i in range(1 + n_children + has_parent):
+        of[i].stride = wide.shape[1] if of[i].is_wide else narrow.shape[1]
+        if not 0 <= of[i].index < of[i].stride or narrow.shape[0] != n_rows or wide.shape[0] != n_rows:
+            raise ValueError("rows, levels and contexts do not fit together")
+        of[i].codes = <void *>&wide[0, of[i].index] if of[i].is_wide else <void *>&narrow[0, of[i].index]
     with nogil:
-        kernel_fill_cells(&at[0], &z[0], &u[0], at.shape[0], of, of + 1 if has_parent else NULL, of + 2, n_children,
-                          n_clusters, &change[0, 0], &keys[0], &sums[0])
+        kernel_fill_cells(key, first, &at[0] if at.shape[0] else NULL, &z[0], at.shape[0], of,
+                          of + 1 + n_children if has_parent else NULL, of + 1, n_children, change.shape[1],
+                          &change[0, 0], &keys[0], &sums[0])
+    return 0
 
 
 def met(const int32_t[:, ::1] levels):
@@ -444,6 +442,7 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef double[:, ::1] view = out
     cdef const int64_t[::1] which = np.asarray(columns, np.int64)
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
+    cdef int32_t[::1] found = np.empty(int(np.diff(offsets).max(initial=0)) * n_clusters + 1, np.int32)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
     cdef int64_t n_totals = TOTALS if len(columns) > 1 else 0
@@ -461,8 +460,8 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             with nogil:
                 if even:
                     kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
-                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &of_totals[0, 0], &totals_of[0, 0],
-                                       n_totals, &view[i, 0])
+                                       points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &found[0],
+                                       &of_totals[0, 0], &totals_of[0, 0], n_totals, &view[i, 0])
                 else:
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])
@@ -534,6 +533,43 @@ def line_marginals(points, square, middle, double mean, n, u, x, uu, ux, xx):
             <const double *>address(arrays[8])
         kernel_line_marginals(&s, <double *>address(by_parent), <double *>address(by_cluster))
     return by_parent, by_cluster
+
+
+def draw_line(double[::1] hyper, grids, parent, double mean, n, u, x, uu, ux, xx, const double[::1] uniforms):
+    """Draw the hyperparameters of a column in a line, kappa, nu and variance, from their grids, in place: each given the
+    others, in order, with a uniform for each grid of more than one point.
+
+    parent: its prior variance and mean; other arguments as in `line_marginals`, of one parent, (K,) each. Raises
+    FloatingPointError if the weight of a point is not a number.
+    """
+    cdef lines_t s
+    cdef int64_t most = max(len(grid) for grid in grids), f, i, chosen, done = 0
+    cdef const double[::1] of_parent = np.array(parent, np.float64), grid
+    arrays = [np.ascontiguousarray(a, np.float64) for a in (n, u, x, uu, ux, xx)]
+    if {a.shape for a in arrays} != {(len(arrays[0]),)} or hyper.shape[0] != 3 or len(grids) != 3:
+        raise ValueError("hyperparameters, grids and moments do not fit together")
+    cdef double[:, ::1] points = np.empty((most, 3))
+    cdef double[::1] score = np.empty(most), by_cluster = np.empty(len(arrays[0]) + 1)
+    s.n_parents, s.n_clusters, s.mean, s.points = 1, len(arrays[0]), mean, &points[0, 0]
+    s.square, s.middle = &of_parent[0], &of_parent[1]
+    s.n, s.u, s.x = <const double *>address(arrays[0]), <const double *>address(arrays[1]), \
+        <const double *>address(arrays[2])
+    s.uu, s.ux, s.xx = <const double *>address(arrays[3]), <const double *>address(arrays[4]), \
+        <const double *>address(arrays[5])
+    for f in range(3):
+        grid = grids[f]
+        if grid.shape[0] == 1:
+            continue
+        s.n_points = grid.shape[0]
+        for i in range(s.n_points):
+            points[i, :] = hyper
+            points[i, f], score[i] = grid[i], 0.0
+        by_cluster[:] = 0.0
+        kernel_line_marginals(&s, &score[0], &by_cluster[0])
+        chosen = pick(score[:s.n_points], uniforms[done])
+        if chosen < 0:
+            raise FloatingPointError("the weight of a point of a grid is not a number")
+        hyper[f], done = grid[chosen], done + 1
 
 
 def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):

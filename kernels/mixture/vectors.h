@@ -101,6 +101,18 @@ APART void FN(add_vector_1)(const double *location, const double *factor, const 
     for (int64_t k = 0; k < n; k += N_DOUBLE)
         VECTOR_SCORE(to, FN(square_norm)(location + k, factor + k, base, x, width));
 }
+/* The same for four rows of a line: a block of two whose first row of U is 0 in every cluster, as in no other block. */
+APART void FN(add_line_4)(const double *location, const double *factor, const double *constant, int64_t base,
+                          const double *const *x, double *const *to, int64_t n) {
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        const vd at0 = *(const vd *)(location + k), at1 = *(const vd *)(location + base + k);
+        const vd slope = *(const vd *)(factor + base + k), root = *(const vd *)(factor + 2 * base + k);
+        UNROLL for (int r = 0; r < 4; r++) {
+            vd y = slope * (x[r][0] - at0) + root * (x[r][1] - at1);
+            VECTOR_SCORE(to[r], y * y);
+        }
+    }
+}
 #undef VECTOR_SCORE
 
 static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const block_t *block, double *out,
@@ -112,6 +124,8 @@ static void FN(add_vectors)(const instantiated_t *g, const rows_t *rows, const b
     for (int64_t b = 0; b < rows->n_blocks; b++) {
         int64_t width = rows->widths[b], i = 0;
         int64_t n_rows = FN(rows_with)(block, rows->n_blocks, b, column, out, stride, x, to);
+        int is_line = width == 2 && n && factor[0] == 0.0;
+        for (; is_line && i + 4 <= n_rows; i += 4) FN(add_line_4)(location, factor, constant, g->base, x + i, to + i, n);
         for (; i + 4 <= n_rows; i += 4) FN(add_vector_4)(location, factor, constant, g->base, x + i, width, to + i, n);
         for (; i < n_rows; i++) FN(add_vector_1)(location, factor, constant, g->base, x[i], width, to[i], n);
         column += width, location += width * g->base, factor += width * (width + 1) / 2 * g->base, constant += g->base;

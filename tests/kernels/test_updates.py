@@ -249,3 +249,24 @@ def test_lines_are_those_of_the_twin(n_clusters):
     assert (updates.line_marginals(*arguments)[1][n == 0] == 0.0).all()
     with pytest.raises(ValueError, match="do not fit together"):
         updates.line_marginals(*arguments[:-1], xx[1:])
+
+
+def test_hyperparameters_of_a_line_are_drawn_as_by_plain_python():
+    g, k = np.random.default_rng(4), 9
+    n, (u, x), (uu, ux, xx) = g.integers(0, 30, k).astype(float), g.normal(size=(2, k)), g.gamma(5.0, size=(3, k))
+    moments = n, u, x, uu, 0.1 * ux, xx
+    grids = [np.geomspace(0.01, 1.0, 5), np.array([4.0]), np.geomspace(0.1, 10.0, 7)]
+    for _ in range(30):
+        uniforms, right = g.random(2), [0.1, 4.0, 1.0]
+        for f, uniform in ((0, uniforms[0]), (2, uniforms[1])):
+            points = np.array([[*right[:f], point, *right[f + 1 :]] for point in grids[f]])
+            score = twin.line_marginals(points, [2.0], [0.3], -0.2, n, u[None], x, uu[None], 0.1 * ux[None], xx)[0]
+            p = np.exp(score[:, 0] - score.max()).cumsum()
+            right[f] = grids[f][(p[:-1] <= uniform * p[-1]).sum()]
+        hyper = np.array([0.1, 4.0, 1.0])
+        updates.draw_line(hyper, grids, (2.0, 0.3), -0.2, *moments, uniforms)
+        assert hyper.tolist() == right
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.draw_line(hyper, grids, (2.0, 0.3), -0.2, *moments[:-1], xx[1:], uniforms)
+    with pytest.raises(FloatingPointError, match="not a number"):
+        updates.draw_line(hyper, grids, (2.0, 0.3), np.nan, *moments, uniforms)

@@ -208,11 +208,13 @@ def replicates(
 
 
 def verdict(records: list, law: LinePosterior, level: float) -> Verdict:
-    """Judge states, and the frequency of a missing cell below its quantiles."""
+    """Judge states, and the frequency of a missing cell below its quantiles; one that no link needs is drawn given its
+    state, of which it is no part."""
     states, cells = (np.array(part) for part in zip(*records, strict=True))
-    below = []
+    below, generator = [], np.random.default_rng(len(states))
     if isinstance(law, HolePosterior):
-        points = 0.1, 0.25, 0.5, 0.75, 0.9
+        points, none = (0.1, 0.25, 0.5, 0.75, 0.9), np.isnan(cells[:, :, 0])
+        cells[none, 0] = [law.cell(i, generator) for i in states[none].tolist()]
         below = [(str(p), (cells[:, :, 0] < q).mean(axis=1), p) for p, q in zip(points, law.quantiles(points))]
     return judge_states(law, states, level, law.d - 1, below)
 
@@ -280,6 +282,18 @@ def cells_by_the_parent_alone():
         return total, *({c: np.zeros_like(x) for c, x in of.items()} for of in (shift, precision))
 
     with mock.patch.object(gaps.Tree, "passed_up", alone):
+        yield
+
+
+@contextlib.contextmanager
+def needed_cells_forgotten():
+    """Wrong: cells that links need are forgotten after each draw of links, with the cells that depend on them."""
+
+    def forget(self, shard, coding, rows):
+        for j, c in self.within(coding, every=True):
+            gaps._put(coding, rows, c, self.holes[shard].of_column(j), np.nan)
+
+    with mock.patch.object(gaps.LineGaps, "forget", forget):
         yield
 
 

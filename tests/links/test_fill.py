@@ -60,11 +60,15 @@ def test_compiled_draws_are_those_of_plain_python():
 def test_what_does_not_fit_is_refused():
     _, _, labelled, levels = state()
     rows, z = labelled[0]
-    at, u, change = np.zeros(1, np.int64), np.zeros(1), np.zeros(levels.shape, np.int32)
+    at, change = np.zeros(1, np.int64), np.zeros(levels.shape, np.int32)
     own = "codes8", 0, 3, 0, np.zeros(3, np.int64), np.zeros((1, K, 3), np.float32), 1
+
+    def fill(at, own):
+        updates.fill_cells([(rows, at, z, 0)], own, None, [], change, purpose=1, sub=0, **KEY)
+
     with pytest.raises(ValueError, match="rows and labels"):
-        updates.fill_cells(rows, at + len(z), z, u, own, None, [], change)
+        fill(at + len(z), own)
     with pytest.raises(ValueError, match="tables and contexts"):
-        updates.fill_cells(rows, at, z, u, (*own[:5], own[5][:, 1:], 1), None, [], change)
+        fill(at, (*own[:5], own[5][:, 1:], 1))
     with pytest.raises(ValueError, match="rows, levels and contexts"):
-        updates.fill_cells(rows, at, z, u, ("codes8", 9, *own[2:]), None, [], change)
+        fill(at, ("codes8", 9, *own[2:]))

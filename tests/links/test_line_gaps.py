@@ -86,6 +86,7 @@ def test_idle_rows_keep_their_numbers_and_the_log_joint_has_no_steps_of_them():
     settings = Settings(seed=4, shards=2, links="forest", link_moves=2, annealing=Annealing(start_rows=20))
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     mixture.start("one")
+    mixture.linking.link_and_count(np.array([-1, 0, 1]))
     before, idle = mixture.linking.gap_numbers(), mixture.view.labels() < 0
     holes = np.concatenate([np.flatnonzero(np.isnan(rows.reals[:, c.index])) for c in columns])
     assert idle[holes].any() and not idle[holes].all()

@@ -27,10 +27,10 @@ def test_pruned_sweeps_have_the_labels_of_full_ones():
 def test_pruned_sweeps_know_the_missing_numbers_that_were_drawn(monkeypatch):
     """Bins of cells that are others in every cycle; with the old ones a sweep has other labels."""
     columns, rows, z = numbers()
-    full = labels(columns, rows, z, {"x1": "x0"}, False)
-    assert np.array_equal(labels(columns, rows, z, {"x1": "x0"}, True), full)
+    full = labels(columns, rows, z, {"x1": "x0", "x3": "x2"}, False)
+    assert np.array_equal(labels(columns, rows, z, {"x1": "x0", "x3": "x2"}, True), full)
     monkeypatch.setattr(Pruning, "renew", lambda self: None)
-    assert not np.array_equal(labels(columns, rows, z, {"x1": "x0"}, True), full)
+    assert not np.array_equal(labels(columns, rows, z, {"x1": "x0", "x3": "x2"}, True), full)
 
 
 def test_pruned_sweeps_know_the_contexts_that_numbers_were_moved_to(monkeypatch):
@@ -67,7 +67,7 @@ def numbers():
     for c in (0, 2):
         x[g.random(3000) < 0.2, c] = np.nan
     columns, rows = table_from_arrays([(f"x{c}", "real", x[:, c], ()) for c in range(5)])
-    return [replace(column, line=column.name in ("x0", "x1", "x2")) for column in columns], rows, z
+    return [replace(column, line=column.name in ("x0", "x1", "x2", "x3")) for column in columns], rows, z
 
 
 def labels(columns, rows, z, links, pruned: bool) -> np.ndarray:

@@ -1,10 +1,11 @@
 """Missing cells of numbers that may depend on each other in lines: part of a chain's state, drawn given the labels
 (docs/math.md 2.14).
 
-Missing cells always have values, whichever column depends on which. In each cycle parameters are drawn given labels and
-cells, and then a row's missing cells jointly, given the parameters and its other cells: likelihoods are passed up the
-tree, and cells are drawn from the root down. The row's label is drawn together with its cells: a cell drawn in one
-cluster would otherwise hold its row there.
+Missing cells have values in columns that are in lines with others; those of other columns, which no link needs, are
+summed out, and drawn only before the links are. In views all have values at all times. In each cycle parameters are
+drawn given labels and cells, and then a row's missing cells jointly, given the parameters and its other cells:
+likelihoods are passed up the tree, and cells are drawn from the root down. The row's label is drawn together with its
+cells: a cell drawn in one cluster would otherwise hold its row there.
 """
 
 from __future__ import annotations
@@ -57,32 +58,48 @@ class Holes:
 
 
 class LineGaps:
-    """Missing cells of a rank's shards. rows: plain rows of each shard. columns: all columns of `rows`."""
+    """Missing cells of a rank's shards. rows: plain rows of each shard. columns: all columns of `rows`. always: all of
+    them have values at all times."""
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Rows]):
-        self.columns = lacking(columns)
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Rows], always: bool):
+        self.columns, self._always = lacking(columns), always
         self._number = {column.name: i for i, column in enumerate(columns)}
         self.holes = [Holes.of(self.columns, part) for part in rows]
 
-    def start(self, shard: int, rows: Rows, first: int, key: Mapping[str, int]) -> None:
-        """Draw initial values for the missing cells of a shard's plain rows. first: number of its first row."""
-        for j, column in enumerate(self.columns):
-            at = self.holes[shard].of_column(j)
-            z = Stream(purpose=Purpose.FIRST_NUMBERS, sub=self._number[column.name], **key).normals(first + at)
-            rows.reals[at, column.index] = column.center + column.scale * z
+    def start(self, shard: int, rows: Rows, coding: Coding, first: int, key: Mapping[str, int]) -> None:
+        """Start a shard's plain rows under a coding: missing cells that it does not need become missing again, and
+        needed ones without a value get one at random. first: number of the shard's first row."""
+        needed = self.within(coding)
+        for j, c in self.within(coding, every=True):
+            column, at = coding.plain[c], self.holes[shard].of_column(j)
+            if (j, c) not in needed:
+                rows.reals[at, column.index] = np.nan
+            elif len(at := at[np.isnan(rows.reals[at, column.index])]):
+                z = Stream(purpose=Purpose.FIRST_NUMBERS, sub=self._number[column.name], **key).normals(first + at)
+                rows.reals[at, column.index] = column.center + column.scale * z
 
-    def within(self, coding: Coding) -> list[tuple[int, int]]:
-        """Return (index in `columns`, index in the coding) for each column that the coding has."""
+    def forget(self, shard: int, coding: Coding, rows: Rows) -> None:
+        """Make the cells of a shard's coded rows that the coding does not need missing again."""
+        needed = self.within(coding)
+        for j, c in self.within(coding, every=True):
+            if (j, c) not in needed:
+                _put(coding, rows, c, self.holes[shard].of_column(j), np.nan)
+
+    def within(self, coding: Coding, every: bool = False) -> list[tuple[int, int]]:
+        """Return (index in `columns`, index in the coding) for each column that the coding has and whose missing cells
+        it needs, or for `every` one."""
         place = {column.name: c for c, column in enumerate(coding.plain)}
-        return [(j, place[column.name]) for j, column in enumerate(self.columns) if column.name in place]
+        joined = {*coding.in_lines, *(int(coding.parents[c]) for c in coding.in_lines)}
+        held = [(j, place[column.name]) for j, column in enumerate(self.columns) if column.name in place]
+        return [(j, c) for j, c in held if every or self._always or c in joined]
 
     def values(self, shard: int, coding: Coding, rows: Rows) -> dict[int, np.ndarray]:
-        """Return the values of a shard's missing cells in coded rows, by index in `columns`."""
+        """Return the values of a shard's missing cells in coded rows, by index in `columns`; NaN for none."""
         holes = self.holes[shard]
-        return {j: _cells(coding, rows, c)[holes.of_column(j)] for j, c in self.within(coding)}
+        return {j: _cells(coding, rows, c)[holes.of_column(j)] for j, c in self.within(coding, every=True)}
 
     def put(self, shard: int, coding: Coding, rows: Rows, values: Mapping[int, np.ndarray]) -> None:
-        """Write `values` into a shard's coded rows, in place."""
+        """Write those of the `values` that the coding needs into a shard's coded rows, in place."""
         for j, c in self.within(coding):
             _put(coding, rows, c, self.holes[shard].of_column(j), values[j])
 
@@ -98,10 +115,10 @@ class LineGaps:
 
     def draw(
         self, comm: Communicator, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
-        labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
+        labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int], every: bool,
     ) -> list[np.ndarray]:  # fmt: skip
-        """Redraw the missing cells of a view, in coded rows, with the labels of the rows that have missing cells. Idle
-        rows keep their cells and labels. Returns the labels of each shard. Collective.
+        """Redraw the missing cells of a view that are needed, or `every` one, in coded rows, with the labels of the
+        rows that lack them. Idle rows keep their cells and labels. Returns the labels of each shard. Collective.
 
         Rows leave and enter only clusters that have a complete row: complete rows do not move, so no cluster is
         emptied, which no move could undo.
@@ -109,14 +126,12 @@ class LineGaps:
         statistics: of the clusters given the present cells. labelled: rows and labels of each shard. first: number of
         each shard's first row.
         """
-        within, result = self.within(coding), [z for _, z in labelled]
-        if not within:
-            return result
+        within = self.within(coding, every)
         fixed = statistics.size - self._moving(comm, [j for j, _ in within], labelled, len(statistics.size))
         inside = _in_one_tree(coding, [c for _, c in within])
         of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding, inside)
         of_others = Others(components, hyper, statistics, coding, inside, key)
-        result = [z.copy() for z in result]
+        result = [z.copy() for _, z in labelled]
         for batch in self._batches([j for j, _ in within], result, len(of_lines)):
             of = [(holes, *labelled[i], first[i], subset) for holes, i, subset in batch]
             parts = [(rows, holes.rows[subset], z) for holes, rows, z, _, subset in of]
