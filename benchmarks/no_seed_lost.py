@@ -32,6 +32,7 @@ from scorer import adjusted_rand, heldout_codes
 from tables import PUBLIC, discrete
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
 from mpibayes.hpc.parallel.comm import serial
 
 WITHOUT_DATA = ("cat_10k", "cat_100k", "weak_10k")
@@ -55,7 +56,7 @@ def chain(table: Discrete, seed: int, budget_s: float, enough: float) -> Course:
     columns, rows = table.table()
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), Settings(seed=seed))
     began = time.process_time()
-    mixture.start("one")
+    mixture.start("random", clusters_at_random(len(rows)))
     spent = time.process_time() - began
     hit_s, labels, scores = np.inf, mixture.view.labels(), []
     marks = [] if table.z is not None else list(MARKS_S)

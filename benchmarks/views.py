@@ -117,10 +117,10 @@ def found_views(comm, columns, rows, settings: Settings) -> views.Pilot:
 def chain(table: Table, seed: int, seconds: float, marks: tuple[float, ...]) -> Course:
     """The default configuration, until the CPU seconds are spent."""
     columns, rows = table.codes.table()
-    settings = Settings(seed=seed, view_concentration="learn")
+    settings = Settings(seed=seed, view_concentration="learn", columns_stay=strategy.ALONE)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     began = time.process_time()
-    views.follow(mixture, found_views(mixture.comm, columns, rows, settings))
+    views.take(mixture, found_views(mixture.comm, columns, rows, settings), strategy.clusters_at_random(len(rows)))
     spent, hit_s, agreement, scores, left = time.process_time() - began, np.inf, np.nan, [], list(marks)
     last = None
     while spent <= seconds or last is None:
@@ -149,7 +149,8 @@ def costs() -> list[list[str]]:
         columns, rows = codes.table()
         settings = Settings(seed=1, view_concentration="learn")
         mixture = Mixture(serial(), columns, lambda a, b, rows=rows: rows.take(slice(a, b)), len(rows), settings)
-        views.follow(mixture, found_views(mixture.comm, columns, rows, settings))
+        found = found_views(mixture.comm, columns, rows, settings)
+        views.take(mixture, found, strategy.clusters_at_random(len(rows)))
         while mixture.cycles < 100:
             mixture.cycle()
         whole = milliseconds(mixture)

@@ -81,6 +81,15 @@ def decoded(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (code >> SHIFT) - 1, (cells > 0.0).astype(np.int64), (code & ((1 << SHIFT) - 1)).astype(np.float64)
 
 
+def recorded(column: Column, cells: np.ndarray) -> np.ndarray:
+    """Stored cells from cells in memory, in whole ticks, (n,)."""
+    there = np.flatnonzero(~np.isnan(cells))
+    part, event, within = decoded(cells[there])
+    out = np.full(len(cells), np.nan)
+    out[there] = stored((ends_in_ticks(column)[part] + within) * tick(column), event == 0)
+    return out
+
+
 def boundaries() -> np.ndarray:
     """Cut points of the cells in memory between rows censored in part PARTS - 1, .., 0 and events in part 0, .., PARTS
     - 1."""

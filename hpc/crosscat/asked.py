@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.synthesis import Synthesis
 
 DRAWS = 100
+OF_TIMES = (
+    "column '{}' is of times to an event, which are censored in the table and would not be in a synthetic one; "
+    "simulate draws such rows, or leave the column out (use = false)"
+)
 
 
 class Asked(AskedRun):
@@ -41,10 +45,7 @@ class Asked(AskedRun):
         columns = [replace(c, atoms=(), log=False) if c.name in self._blocks else c for c in run.data.stored]
         super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._kept], n_kept)
         if watched := [c.name for c in run.data.stored if c.kind == "survival"]:
-            self.cannot = {
-                "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and "
-                "would not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
-            }
+            self.cannot = {"synthesize": OF_TIMES.format(watched[0])}
         if run.outcomes is not None:
             self._take_outcome()
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
@@ -69,6 +70,8 @@ class Asked(AskedRun):
         )
         self.apart = {of.name: f"{what}, which is no column of its mixture: {knowing}"}
         self.outcome = of.coder.column
+        if of.columns.likelihood.of_times:
+            self.cannot = {**self.cannot, "synthesize": OF_TIMES.format(of.name)}
         self.like = self.run.table.having(of.all_columns)
         place = {c.name: c.index for c in of.all_columns}
         self.columns = [replace(c, index=place[c.name]) for c in self.columns]

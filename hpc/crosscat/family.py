@@ -205,7 +205,7 @@ class ViewsChain:
         self.start(finished)
 
     def start(self, finished: Finished | None = None) -> None:
-        mixture, sampler, given = self.mixture, self.config.of(Sampler), self._labels
+        mixture, given = self.mixture, self._labels
         if given is not None:
             if self._several:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))

@@ -66,6 +66,7 @@ def draw(chain: Mixture) -> None:
     if chain.host != NOBODY:
         if len(chain.views) > 1 and moves.due(chain.settings.column_moves, chain.cycles, chain.n_cells):
             draw_view(chain)
+        of.count(chain.views[view_of(chain)].z, chain.n_rows - chain.n_active)
         of.draw(chain.views[view_of(chain)].z, chain.cycles)
     elif of is not None and chain.cycles == of.entry:
         enter(chain)

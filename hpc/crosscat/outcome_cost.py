@@ -38,11 +38,11 @@ def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int, bou
     """Return a rank's bytes. Per row: outcome (8) and predictors (4 each), also of held-out rows; offset and odds of
     each linear predictor in sweeps (8 each); a bound (24) and where it touches (4); predictors times the root of a
     count (4 each). Per row of one shard: coefficients proposed for a new cluster with their random numbers (24 each),
-    row number and choice (8 each)."""
+    row number and choice (8 each). Of times to an event, per row: the time, and the log of its exposure (8 each)."""
     if law is None:
         return 0
     q = law.width + len(law.covariate_sd) // law.n_eta
-    row = 16 * law.n_eta + 28 * bounds + 4 * q * law.likelihood.weighs_rows
+    row = 16 * law.n_eta + 28 * bounds + 4 * q * law.likelihood.weighs_rows + 16 * (law.baseline is not None)
     return (rows + heldout_rows) * (4 + 4 * q) + row * rows + shard * (24 * law.n_fresh * law.p + 16)
 
 

@@ -80,7 +80,7 @@ class Outcomes:
         """Outcome and predictors of all training rows."""
         starts, n = range(0, self.run.n_rows, SLICE), self.run.n_rows
         parts = [self.columns.answers(self.columns.data.rows_of(i, min(i + SLICE, n)), i) for i in starts]
-        return Answers(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "u", "w")))
+        return Answers.joined(parts)
 
     @cached_property
     def all_columns(self) -> tuple[Column, ...]:
@@ -104,10 +104,13 @@ class Outcomes:
 
     @property
     def expected(self) -> list[str]:
-        """Column names of expectations in a file: of a softmax one for each level."""
+        """Column names of expectations in a file: of a softmax one for each level, of times the probabilities that the
+        event comes after each part of the time axis but the last."""
         levels, likelihood = self.columns.column.levels, self.columns.likelihood
         if likelihood.of_classes:
             return [f"{self.name}_p_{level}" for level in levels[0 if likelihood.of_levels else 1 :]]
+        if likelihood.of_times:
+            return [f"{self.name}_beyond_{end:.6g}" for end in self.law.baseline.ends]
         return [f"{self.name}_mean"]
 
     @property

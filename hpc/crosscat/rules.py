@@ -151,8 +151,6 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
         report.add(("model", key), f"{shown(getattr(model, key))} is not for a run with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
         report.add(("sampler", "opening"), '"all" is not for a run with an outcome; take it out')
-    if sampler is not None and sampler.strategy == "anneal":
-        report.add(("sampler", "strategy"), '"anneal" is not for a run with an outcome; take it out')
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:

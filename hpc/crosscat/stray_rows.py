@@ -141,12 +141,12 @@ def _gathered(
     rows, labels = zip(*(part for parts, _ in every for part in parts))
     whole = [np.concatenate([getattr(part, name) for part in rows]) for name in ARRAYS]
     answers = [part for _, parts in every for part in parts]
-    both = Answers(*(np.concatenate([getattr(a, name) for a in answers]) for name in "yuw")) if answers else None
-    return Rows(*whole, rows[0].widths), np.concatenate(labels), both
+    return Rows(*whole, rows[0].widths), np.concatenate(labels), Answers.joined(answers) if answers else None
 
 
 def _response(outcome: Outcome, a: Answers) -> response.Response:
     """Return the outcome of these rows, with the coefficients of all clusters in the slots of a tail."""
     law, theta = outcome.law, outcome.theta
-    offsets = response.offsets(a.w, outcome.beta, a.y, law.n_eta)
-    return response.Response(law.likelihood.code, a.y, a.u, *offsets, theta[:0].T, theta.T, law.nu, law.scale)
+    return response.Response(
+        law.likelihood.code, a.y, a.u, *outcome.offsets(a), theta[:0].T, theta.T, law.nu, law.scale
+    )

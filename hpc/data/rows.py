@@ -281,9 +281,11 @@ class Data:
         cut = shards.bounds(len(rows), n_blocks)
         return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
 
-    def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows | None, str]:
+    def read_heldout_file(
+        self, comm: Communicator, path, unseen: str, recorded: bool = False
+    ) -> tuple[Rows | None, str]:
         """Return root's rows of a held-out file, coded with the table's levels, and a message about cells taken as
-        missing.
+        missing. recorded: rows as `recorded_at` has them.
 
         (None, "") on other ranks. Raises DataError on all ranks.
         """
@@ -295,8 +297,9 @@ class Data:
             table = self.table
             used = table.having(self.stored)
             rows = read_like(used, path, unseen=unseen, record=record)
-            rows = self.as_modelled(rows, np.arange(len(rows)), OF_NEW_ROWS)
-            require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)
+            if not recorded:
+                rows = self.as_modelled(rows, np.arange(len(rows)), OF_NEW_ROWS)
+                require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)
             return rows, unseen_message(record, path)
 
         return on_root(comm, read, share=False, what=f"read {path}") or (None, "")

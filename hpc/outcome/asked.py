@@ -144,11 +144,11 @@ class AskedOutcome:
             return law.by_eta(lambda c: w @ law.shared(self.state.beta, c) + own[c][0] + v @ own[c][1:])
 
         if k < self.n_clusters:
-            return law.likelihood.log_between(eta(self.state.theta[k]), low, high, law.nu, law.scale) - density
+            return law.given.log_between(eta(self.state.theta[k]), low, high, law.nu, law.scale) - density
         middle, variance = eta(law.mean), [law.own(law.sd**2, c) for c in range(law.n_eta)]
         spread = law.by_eta(lambda c: np.sqrt(variance[c][0] + v**2 @ variance[c][1:]))
         if normals is not None:
-            return law.likelihood.log_between(middle + spread * normals, low, high, law.nu, law.scale) - density
+            return law.given.log_between(middle + spread * normals, low, high, law.nu, law.scale) - density
         if law.likelihood.of_levels:
             return Softmax.log_of_events(law.likelihood.average_expectations(middle, spread), low)
         middle, spread, low, high = np.broadcast_arrays(middle, spread, low, high)
@@ -156,10 +156,10 @@ class AskedOutcome:
         if value.any():
             y, width = 0.5 * (low + high)[value], (high - low)[value]
             log_width = np.log(np.where(width > 0.0, width, 1.0))
-            out[value] = log_width + law.likelihood.log_averages(y, middle[value], spread[value], law.nu, law.scale)
+            out[value] = log_width + law.given.log_averages(y, middle[value], spread[value], law.nu, law.scale)
         if not value.all():
             eta = middle[~value, None] + spread[~value, None] * quantiles(QUANTILES)
-            each = law.likelihood.log_between(eta, low[~value, None], high[~value, None], law.nu, law.scale)
+            each = law.given.log_between(eta, low[~value, None], high[~value, None], law.nu, law.scale)
             out[~value] = np.logaddexp.reduce(each, axis=1) - np.log(QUANTILES)
         return out - density
 
@@ -182,7 +182,7 @@ class AskedOutcome:
             normals = stream.at(THETA).normals(each.ravel()).reshape(each.shape)
             theta[new] = law.mean + law.sd * normals
         eta = replace(self.state, theta=theta).eta_of(answers, np.arange(len(theta)))
-        return law.likelihood.drawn(eta, law.nu, law.scale, stream, ids)
+        return law.given.drawn(eta, law.nu, law.scale, stream, ids)
 
 
 def quantiles(n: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpibayes.hpc.outcome.metric import gram_of, kronecker, smoothed
+from mpibayes.hpc.outcome.metric import PRIOR_ROWS, gram_of, kronecker, smoothed
 from mpibayes.hpc.outcome.outcome import Outcome
 
 ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior mode, and the longest step
@@ -51,6 +51,7 @@ def scored(
     every rank."""
     law, root, (k, p) = outcome.law, outcome.comm.rank == 0, present.shape
     sums = outcome.squares(z, k)
+    exposures = None if law.baseline is None else outcome.exposures(z, k)
     theta, message = np.array(present), np.zeros((k, p + 1))
     if root:
         width, c = law.width, law.n_eta
@@ -61,6 +62,8 @@ def scored(
         precision = kronecker(weight, gram[:, :width, :width]) + np.diag(law.sd**-2.0)
         middle = np.tile(law.mean, (k, 1))
         middle[:, ::width] = [law.likelihood.centre(m) for m in mean.tolist()]
+        if exposures is not None:
+            middle[:, 0] -= np.log((exposures + PRIOR_ROWS) / (known + PRIOR_ROWS))
         for e in range(c):
             middle[:, e * width] -= gram[:, 0, width:] @ law.shared(outcome.beta, e) / known
         message[:, :p] = middle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from mpibayes.errors import DataError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.keys import Outcome as Keys
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS, Likelihood
@@ -23,6 +24,7 @@ from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.regression.design import Design, Term, blank_cells
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.hpc.regression.likelihoods.student_t import StudentT
+from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
 
 
@@ -116,8 +118,12 @@ class Columns:
     def answers(self, rows: Rows, first_row: int | np.ndarray = 0, known: bool = True) -> Answers:
         """Return outcome and predictors of rows. first_row: number of the first in its table, or of each. known: False
         where the outcome is not needed."""
-        y = np.full(len(rows), np.nan)
-        if known:
+        y, times = np.full(len(rows), np.nan), None
+        if self.likelihood.of_times:
+            rows, times = self._times(rows)
+            times = times if known else y
+            y = np.where(np.isnan(times), np.nan, ~(times < 0.0))
+        elif known:
             centre, unit = self.centre_and_unit
             cells = getattr(rows, self.column.block)[:, self.column.index]
             y = (self.likelihood.encode(cells) - centre) / unit
@@ -128,7 +134,15 @@ class Columns:
             name = self.column.name
             raise DataError(f"rows without all predictors of the outcome '{name}'", error.problems) from None
         x = [of_rows.x[:, : of.n_predictors] for of, of_rows in built]
-        return Answers(y, *map(np.ascontiguousarray, x))
+        return Answers(y, *map(np.ascontiguousarray, x), times)
+
+    def _times(self, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """Return rows as recorded, from rows as recorded or as in memory, and times to an event in whole ticks."""
+        at = self.column.index
+        if not rows.spells.shape[1]:
+            return rows, spells.recorded(self.column, spells.coded(self.column, rows.reals[:, at]))
+        times = spells.recorded(self.column, rows.spells[:, 0])
+        return replace(rows, reals=np.insert(rows.reals, at, times, axis=1)), times
 
     def of_shards(self, comm: Communicator, bounds: Sequence[tuple[int, int]]) -> list[Answers]:
         """Read the training rows of this rank's shards. bounds: (start, stop) of each. Collective."""
@@ -169,7 +183,12 @@ class Columns:
 
     def law(self, comm: Communicator, answers: Sequence[Answers], n_shards: int) -> Law:
         """Return the coefficients' law from the keys and the outcome's mean and variance. Collective."""
-        seen = [a.y[~np.isnan(a.y)] for a in answers]
+        seen = [a.seen[~np.isnan(a.y)] for a in answers]
+        if self.likelihood.of_times:
+            bare = Baseline.of(self.column)
+            sums = [bare.sums(times) for times in seen]
+            total = shard_sum_everywhere(comm, sums, (3, len(bare.starts)), n_shards).reshape(3, -1)
+            return replace(self.law_of(), baseline=Baseline.of(self.column, total))
         sums = [self._sums(y) for y in seen]
         return self.law_of(shard_sum_everywhere(comm, sums, (2 + self.n_eta,), n_shards))
 
@@ -202,7 +221,8 @@ class Columns:
         elif likelihood.of_classes:
             mean = [mean[0] * n / (n + 2.0)]
         centre = np.zeros(p)
-        centre[:: p // c] = likelihood.centre(mean)
+        if not likelihood.of_times:
+            centre[:: p // c] = likelihood.centre(mean)
         learns = keys.mean == "learn", keys.sd == "learn", keys.scale == "learn" and likelihood.has_scale
         return Law(
             likelihood,
@@ -218,6 +238,7 @@ class Columns:
             learns_scale=learns[2],
             n_fresh=keys.auxiliary,
             n_eta=c,
+            baseline=Baseline.of(self.column) if likelihood.of_times else None,
         )
 
     def in_words(self) -> str:

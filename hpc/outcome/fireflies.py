@@ -44,7 +44,7 @@ class Fireflies:
         """Choose the points: where bounds touch at the present coefficients and labels."""
         outcome, points = self.outcome, []
         for labels, a in zip(z, outcome.answers):
-            theta = outcome.theta[np.maximum(labels, 0)]
+            theta = np.where(labels[:, None] >= 0, outcome.theta[np.maximum(labels, 0)], outcome.law.mean)
             eta = kernels.offsets(a.w, outcome.beta, a.y)[0] + theta[:, 0] + (theta[:, 1:] * a.u).sum(axis=1)
             points.append(np.nan_to_num(self._bound.points(eta, a.y)))
         self.put(points)

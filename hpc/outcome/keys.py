@@ -30,11 +30,11 @@ class Outcome(Section):
     slopes: Names = key(
         (), "columns with coefficients of their own in each cluster, beside its intercept", "a list of names of columns"
     )
-    likelihood: Literal["auto", "logistic", "softmax", "student-t", "normal", "poisson"] = key(
+    likelihood: Literal["auto", "logistic", "softmax", "student-t", "normal", "poisson", "survival"] = key(
         "auto",
-        "likelihood of the outcome; auto: logistic of two levels, softmax of more, poisson of counts, student-t of "
-        "other numbers",
-        '"auto", "logistic", "softmax", "student-t", "normal" or "poisson"',
+        "likelihood of the outcome; auto: logistic of two levels, softmax of more, poisson of counts, survival of "
+        "times to an event, student-t of other numbers",
+        '"auto", "logistic", "softmax", "student-t", "normal", "poisson" or "survival"',
     )
     kernel: Literal["hmc", "firefly"] = key(
         "hmc",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.likelihoods import Likelihood
 
 WIDE = 2.5  # prior sd of a learned mean about that of the whole table, in units
@@ -37,6 +38,12 @@ class Law:
     learns_scale: bool = False
     n_fresh: int = 2
     n_eta: int = 1
+    baseline: Baseline | None = None  # of times to an event
+
+    @property
+    def given(self) -> type[Likelihood] | Baseline:
+        """Likelihood of an outcome as recorded: of times with their baseline."""
+        return self.likelihood if self.baseline is None else self.baseline
 
     @property
     def p(self) -> int:
@@ -71,6 +78,8 @@ class Law:
             precision = n / sd**2 + wide
             at = (theta.sum(axis=0) / sd**2 + self.centre * wide) / precision
             mean = at + stream.standard_normal(self.p) / np.sqrt(precision)
+            if self.baseline is not None:  # which has the level
+                mean[0] = self.mean[0]
         if self.learns_sd:
             rate = RATE * self.unit**2 + 0.5 * ((theta - mean) ** 2).sum(axis=0)
             sd = np.sqrt(rate / stream.gamma(SHAPE + 0.5 * n, size=self.p))
@@ -82,10 +91,19 @@ class Law:
         of_beta = -0.5 * (beta / self.covariate_sd) ** 2 - np.log(self.covariate_sd) - 0.5 * np.log(2 * np.pi)
         return float(each.sum() + of_beta.sum())
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Learned parameters, for `of_numbers`."""
+        of_times = [] if self.baseline is None else self.baseline.hazards
+        return np.concatenate([self.mean, self.sd, [self.scale], of_times])
+
     def log_prior_of_scale(self) -> float:
         return -0.5 * (np.log(self.scale / self.unit) / WIDE_SCALE) ** 2
 
 
 def of_numbers(law: Law, numbers: np.ndarray) -> Law:
-    """Return the law with mean, sd and scale from the numbers of a state."""
-    return replace(law, mean=numbers[: law.p], sd=numbers[law.p : 2 * law.p], scale=float(numbers[-1]))
+    """Return the law with mean, sd, scale and baseline from the numbers of a state."""
+    p, baseline = law.p, law.baseline
+    if baseline is not None:
+        baseline = replace(baseline, hazards=np.array(numbers[2 * p + 1 :]))
+    return replace(law, mean=numbers[:p], sd=numbers[p : 2 * p], scale=float(numbers[2 * p]), baseline=baseline)

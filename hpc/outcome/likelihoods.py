@@ -30,9 +30,8 @@ class Likelihood:
     code: ClassVar[int]
     of_classes: ClassVar[bool] = False  # y is -1 or 1, of a softmax a level
     of_levels: ClassVar[bool] = False  # a softmax: eta (..., C) has a last axis, of all levels but the first
-    weighs_rows: ClassVar[bool] = (
-        False  # True if y estimates a row's own curvature, which varies by orders of magnitude
-    )
+    of_times: ClassVar[bool] = False  # y is 1 of an event, 0 if censored, and the law has a `Baseline`
+    weighs_rows: ClassVar[bool] = False  # y estimates a row's own curvature, which varies by orders of magnitude
     has_scale: ClassVar[bool] = False  # True if it has a scale s; the outcome is then modelled in standard deviations
     effect: ClassVar[str]
     ratio: ClassVar[bool] = True
@@ -91,7 +90,7 @@ class Likelihood:
     @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
         """Return the log of the average of L over eta ~ N(at, spread^2), (n,)."""
-        eta, log_weight = _points(at, spread)
+        eta, log_weight = points(at, spread)
         return np.logaddexp.reduce(cls.log_density(eta, y[:, None], nu, scale) + log_weight, axis=1)
 
     @staticmethod
@@ -100,7 +99,7 @@ class Likelihood:
         return at
 
 
-def _points(at: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def points(at: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return points of eta ~ N(at, spread^2), (n, P), and their log weights (P,)."""
     x = np.linspace(-REACH, REACH, POINTS)
     log_weight = -0.5 * x * x
@@ -151,7 +150,7 @@ class Logistic(Likelihood):
 
     @classmethod
     def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        eta, log_weight = _points(at, spread)
+        eta, log_weight = points(at, spread)
         return cls.expectation(eta) @ np.exp(log_weight)
 
 
@@ -381,4 +380,18 @@ class Poisson(Likelihood):
         return -float(np.sum(gammaln(y + 1.0)))
 
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {of.name: of for of in (Logistic, Softmax, StudentT, Normal, Poisson)}
+class Survival(Poisson):
+    """A time to an event, with proportional hazards; `Baseline` has its densities."""
+
+    name, effect, of_times = "survival", "hazard ratio", True
+
+    @staticmethod
+    def problems(column: Column) -> list[str]:
+        if column.kind != "survival":
+            what = "survival needs times to an event: import them with --survival time,event"
+            return [f"outcome '{column.name}' is {column.kind}; {what}"]
+        return [] if column.ends else [f"outcome '{column.name}' has no event"]
+
+
+KINDS = Logistic, Softmax, StudentT, Normal, Poisson, Survival
+LIKELIHOODS: dict[str, type[Likelihood]] = {of.name: of for of in KINDS}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.law import Law, of_numbers
 from mpibayes.hpc.outcome.metric import Metric, information
 from mpibayes.hpc.outcome.state import State
@@ -65,10 +66,19 @@ class Outcome:
         self._by_outcome = [_times_root(a) for a in answers] if law.likelihood.weighs_rows else []
         self._offsets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._new = np.zeros((law.p, 0))
-        base = [law.likelihood.log_base(a.y[~np.isnan(a.y)], law.nu, 1.0) for a in answers]
-        n = [float(np.count_nonzero(~np.isnan(a.y))) for a in answers]
-        sums = shard_sum(comm, [np.array(each) for each in zip(base, n)], (2,), n_shards)
-        comm.broadcast(sums)
+        self._n_idle = 0  # of the rows that n and _log_base leave out
+        self._events = np.zeros(0)  # of these rows in each part of the time axis, on root
+        self._exposed: tuple[Baseline, list[np.ndarray]] | None = (
+            None  # log H of the rows of each shard under a baseline
+        )
+        self._count([a.y for a in answers])
+
+    def _count(self, y: Sequence[np.ndarray]) -> None:
+        """Count the known of these outcomes of this rank's shards, and sum the terms that the kernels leave out."""
+        law, seen = self.law, [of[~np.isnan(of)] for of in y]
+        parts = [np.array([law.likelihood.log_base(of, law.nu, 1.0), float(len(of))]) for of in seen]
+        sums = shard_sum(self.comm, parts, (2,), self.n_shards)
+        self.comm.broadcast(sums)
         self._log_base, self.n = sums.tolist()
 
     # --- in the sweeps ------------------------------------------------------------------------------------------------
@@ -76,8 +86,16 @@ class Outcome:
     def begin(self) -> None:
         """Prepare the sweeps of a cycle. Not collective."""
         self._new = np.zeros((self.law.p, 0))
-        of, n = self.beta, self.law.n_eta
-        self._offsets = {s.index: kernels.offsets(a.w, of, a.y, n) for s, a in zip(self.shards, self.answers)}
+        each = zip(self.shards, self.answers, self._log_exposed())
+        self._offsets = {shard.index: self.offsets(a, log_h) for shard, a, log_h in each}
+
+    def offsets(self, a: Answers, log_h: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the terms of linear predictors that are the same in all clusters, see `kernels.response.offsets`.
+        log_h: log H, if it is known."""
+        offset, odds = kernels.offsets(a.w, self.beta, a.y, self.law.n_eta)
+        if self.law.baseline is not None:
+            offset += self.law.baseline.log_cumulative(a.seen) if log_h is None else log_h
+        return offset, odds
 
     @property
     def passes(self) -> int:
@@ -115,6 +133,12 @@ class Outcome:
         self.comm.broadcast(new, root)
         self.theta = np.concatenate([self.theta[kept], new])
 
+    def count(self, z: Sequence[np.ndarray], n_idle: int) -> None:
+        """Leave idle rows, whose labels z are negative, out of the outcome. n_idle: their number on all ranks."""
+        if n_idle or self._n_idle:
+            self._count([a.y[labels >= 0] for labels, a in zip(z, self.answers)])
+        self._n_idle = n_idle
+
     def forget(self, n_clusters: int) -> None:
         """Set the clusters' coefficients to their prior mean. Not collective."""
         self.theta = np.tile(self.law.mean, (n_clusters, 1))
@@ -146,6 +170,8 @@ class Outcome:
         stream = generator(self.seed, Purpose.OUTCOME, cycle, 0, self.chain)
         if self.comm.rank == 0:
             self.law = self.law.drawn(self.theta, stream)
+        if self.law.baseline is not None:
+            self._draw_baseline(z, stream)
         if self.fireflies is not None and self.fireflies.points is not None:
             self.fireflies.draw(z, cycle, stream)
             value = self._value_and_slopes(z)[0]
@@ -169,10 +195,13 @@ class Outcome:
         if self.comm.rank == 0:
             rest = self.n * math.log(self.law.scale) if self.law.likelihood.has_scale else 0.0
             self.log_likelihood = value - self.law.log_prior(self.theta, self.beta) + self._log_base - rest
+            if self.law.baseline is not None:
+                self.log_likelihood += self.law.baseline.log_rest(self._events)
 
     def log_joint(self) -> float:
         """Return the log density of outcome and coefficients given the labels, on root. Not collective."""
         learned = self.law.log_prior_of_scale() if self.law.learns_scale else 0.0
+        learned += self.law.baseline.log_prior() if self.law.baseline is not None else 0.0
         return self.log_likelihood + self.law.log_prior(self.theta, self.beta) + learned
 
     @property
@@ -182,13 +211,48 @@ class Outcome:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays for checkpoints and kept draws."""
-        numbers = np.concatenate([self.law.mean, self.law.sd, [self.law.scale]])
-        return {"theta": self.theta.copy(), "beta": self.beta.copy(), "law": numbers}
+        return {"theta": self.theta.copy(), "beta": self.beta.copy(), "law": self.law.numbers}
 
     def restore(self, theta: np.ndarray, beta: np.ndarray, law: np.ndarray) -> None:
         """Set the state. Not collective."""
         self.theta, self.beta = np.array(theta, np.float64), np.array(beta, np.float64)
         self.law = of_numbers(self.law, law)
+
+    # --- times to an event --------------------------------------------------------------------------------------------
+
+    def _log_exposed(self) -> Sequence[np.ndarray | None]:
+        """Return log H of the rows of each of this rank's shards; None without a baseline. Not collective."""
+        now = self.law.baseline
+        if now is None:
+            return [None] * len(self.answers)
+        if self._exposed is None or not np.array_equal(now.hazards, self._exposed[0].hazards):
+            self._exposed = now, [now.log_cumulative(a.seen) for a in self.answers]
+        return self._exposed[1]
+
+    def exposures(self, z: Sequence[np.ndarray], k: int) -> np.ndarray:
+        """Return the sum of H over the rows of each of the clusters z, (K,), on root."""
+        parts = []
+        for labels, a, log_h in zip(z, self.answers, self._log_exposed()):
+            rows = np.flatnonzero((labels >= 0) & ~np.isnan(a.y))
+            parts.append(np.bincount(labels[rows], np.exp(log_h[rows]), k))
+        return shard_sum(self.comm, parts, (k,), self.n_shards)
+
+    def _draw_baseline(self, z: Sequence[np.ndarray], stream: np.random.Generator) -> None:
+        """Draw the hazards given all coefficients; then move some of their level, on which no likelihood depends, into
+        the clusters' intercepts by a Metropolis step. stream: root's."""
+        parts, law = [], self.law
+        for labels, a in zip(z, self.answers):
+            of = a.take(np.flatnonzero((labels >= 0) & ~np.isnan(a.y)))
+            eta = self.now.eta_of(of, labels[(labels >= 0) & ~np.isnan(a.y)])
+            parts.append(law.baseline.sums(of.seen, eta))
+        sums = shard_sum(self.comm, parts, (3, len(law.baseline.starts)), self.n_shards)
+        if self.comm.rank == 0:
+            self._events, baseline = sums[0], law.baseline.drawn_given(sums, stream)
+            by = law.mean[0] - self.theta[:, 0].mean() + law.sd[0] / len(self.theta) ** 0.5 * stream.standard_normal()
+            if stream.random() < math.exp(min(0.0, baseline.log_shift(by))):
+                baseline, self.theta = baseline.shifted(by), self.theta.copy()
+                self.theta[:, 0] += by
+            self.law = replace(law, baseline=baseline)
 
     # --- Hamiltonian Monte Carlo --------------------------------------------------------------------------------------
 
@@ -215,8 +279,9 @@ class Outcome:
         (K, p): their coefficients, the same on all ranks."""
         law, (k, p), d = self.law, theta.shape, len(self.beta)
         of = theta, self.beta, law.nu, law.scale
-        code = law.likelihood.code
-        parts = [kernels.slopes(code, labels, a.y, a.u, a.w, *of) for labels, a in zip(z, self.answers)]
+        code, shifts = law.likelihood.code, self._log_exposed()
+        each = zip(z, self.answers, shifts)
+        parts = [kernels.slopes(code, labels, a.y, a.u, a.w, *of, shift) for labels, a, shift in each]
         sums = shard_sum(self.comm, parts, (k + 1 + k * p + d,), self.n_shards)
         return sums[:k], sums[k + 1 : k + 1 + k * p].reshape(k, p), sums[k + 1 + k * p :]
 
@@ -236,7 +301,7 @@ class Outcome:
         if self.comm.size == 1:
             return
         (k, p), law = self.theta.shape, self.law
-        message = np.concatenate([self.theta.ravel(), self.beta, law.mean, law.sd, [law.scale]])
+        message = np.concatenate([self.theta.ravel(), self.beta, law.numbers])
         self.comm.broadcast(message)
         d = len(self.beta)
         self.theta, self.beta = message[: k * p].reshape(k, p), message[k * p : k * p + d]

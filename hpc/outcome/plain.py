@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.likelihoods import Likelihood
 
 SD, WIDE = 2.5, 100.0  # prior sd of coefficients, and of the intercept
 STEP = 1e-4  # step of finite differences in eta and in the log of the scale
 STEPS, ENOUGH = 50, 1e-6  # most Newton steps, and the gain in nats below which they end
 HALVINGS = 20
+SMALL = 1e-4  # change of all coefficients below which a baseline has its last fit
 PIECE = 16_384  # rows whose products are formed together
 LBFGS = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-4}
 WITH_ERRORS = 2_000  # most coefficients of a softmax regression that get standard errors, else NaN
@@ -29,7 +31,7 @@ class Plain:
     """Fitted coefficients (q,), the first of the constant 1, and their standard errors; of a softmax (C, q). nu, scale:
     of a number."""
 
-    likelihood: type[Likelihood]
+    likelihood: type[Likelihood] | Baseline
     coefficients: np.ndarray
     errors: np.ndarray
     nu: float
@@ -46,10 +48,17 @@ class Plain:
 
 
 def fit(
-    likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float, n_eta: int = 1, errors: bool = True
+    likelihood: type[Likelihood] | Baseline,
+    x: np.ndarray,
+    y: np.ndarray,
+    nu: float,
+    n_eta: int = 1,
+    errors: bool = True,
 ) -> Plain:
     """Fit the regression. x (n, q) float32: predictors, the first column is 1; y (n,): outcome, nothing missing.
     errors: False if a softmax needs none, for their cost grows with the square of the number of coefficients."""
+    if isinstance(likelihood, Baseline):
+        return _of_times(likelihood, x, y)
     if likelihood.of_levels:
         return _of_levels(likelihood, x, y, n_eta, errors)
     if not likelihood.has_scale:
@@ -61,7 +70,20 @@ def fit(
     return Plain(likelihood, coefficients, unit * of.errors, nu, unit * of.scale)
 
 
-def _fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
+def _of_times(baseline: Baseline, x: np.ndarray, times: np.ndarray) -> Plain:
+    """Fit coefficients and baseline in turn; errors are those given the baseline."""
+    of = Plain(baseline.fitted(times, np.zeros(len(x))), np.zeros(x.shape[1]), np.zeros(x.shape[1]), 0.0, 1.0)
+    for _ in range(STEPS):
+        before = of.coefficients
+        of = _fit(of.likelihood, x, times, 0.0)
+        of = replace(of, likelihood=baseline.fitted(times, x[:, 1:] @ of.coefficients[1:]))
+        of.coefficients[0] = 0.0  # the baseline has the level
+        if np.abs(of.coefficients - before).max() < SMALL:
+            break
+    return of
+
+
+def _fit(likelihood: type[Likelihood] | Baseline, x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
     """Fit the regression to numbers in standard deviations about their mean."""
     n, q = x.shape
     precision = _precision(x)

@@ -12,6 +12,7 @@ from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
+WITHOUT_SCALE = "logistic", "softmax", "poisson", "survival"
 MOST_LOG = 100  # largest absolute mean of log odds and log rates
 
 
@@ -19,6 +20,8 @@ def likelihood_of(outcome: Outcome, column: Column) -> str:
     """Return the name of the likelihood, with "auto" decided by the outcome's column."""
     if outcome.likelihood != "auto":
         return outcome.likelihood
+    if column.kind == "survival":
+        return "survival"
     if column.kind not in NUMERIC:
         return "softmax" if len(column.levels) > 2 else "logistic"
     return "poisson" if column.kind == "count" else "student-t"
@@ -44,9 +47,9 @@ def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
     if outcome.column is None:
         return {("outcome", key): "outcome.column is not set" for key in Outcome.model_fields if key != "column"}
     idle = {}
-    if outcome.likelihood in ("logistic", "softmax", "poisson"):
+    if outcome.likelihood in WITHOUT_SCALE:
         idle = {("outcome", "scale"): f"outcome.likelihood = {shown(outcome.likelihood)}"}
-    if outcome.likelihood in ("logistic", "softmax", "poisson", "normal"):
+    if outcome.likelihood in (*WITHOUT_SCALE, "normal"):
         idle["outcome", "degrees"] = f"outcome.likelihood = {shown(outcome.likelihood)}"
     return idle
 
@@ -63,8 +66,9 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
     if column is None:
         hint = nearest_column(outcome.column, list(columns))
         report.add(("outcome", "column"), f"the table has no column {shown(outcome.column)}; {hint}")
-    elif column.kind == "survival":
-        report.add(("outcome", "column"), f"{shown(outcome.column)} is of times to an event, which have no likelihood")
+    elif column.kind == "survival" and likelihood_of(outcome, column) != "survival":
+        what = f'{shown(outcome.column)} is of times to an event: set outcome.likelihood = "survival", or take it out'
+        report.add(("outcome", "likelihood"), what)
     else:
         likelihood = likelihood_of(outcome, column)
         key = "column" if outcome.likelihood == "auto" else "likelihood"  # the one that was chosen against the other
@@ -98,8 +102,10 @@ def _check_values(outcome: Outcome, likelihood: str, report: Report) -> None:
         if getattr(outcome, name) != Outcome.model_fields[name].default:
             report.add(("outcome", name), f"given, but {shown(likelihood)} has no use for it; take it out")
     mean = outcome.mean if isinstance(outcome.mean, tuple) else (outcome.mean,)
-    if likelihood in ("logistic", "softmax", "poisson") and isinstance(mean[0], float) and abs(mean[0]) > MOST_LOG:
-        what = "the log of a mean count" if likelihood == "poisson" else "log odds"
+    if likelihood in WITHOUT_SCALE and isinstance(mean[0], float) and abs(mean[0]) > MOST_LOG:
+        what = {"poisson": "the log of a mean count", "survival": "the log of a hazard ratio"}.get(
+            likelihood, "log odds"
+        )
         report.add(("outcome", "mean"), f"got {shown(mean[0])}, expected {what}, from -{MOST_LOG} to {MOST_LOG}")
 
 

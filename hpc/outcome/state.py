@@ -47,8 +47,8 @@ class State:
         out = np.zeros((len(answers.y), len(self.theta) + 1))
         known = np.flatnonzero(~np.isnan(answers.y))
         of = answers.take(known)
-        out[known, :-1] = self._log_density(self.eta(of), of.y[:, None])
-        out[known, -1] = self.law.likelihood.log_averages(of.y, *self._of_new(of), self.law.nu, self.law.scale)
+        out[known, :-1] = self._log_density(self.eta(of), of.seen[:, None])
+        out[known, -1] = self.law.given.log_averages(of.seen, *self._of_new(of), self.law.nu, self.law.scale)
         return out
 
     def log_density(self, terms: np.ndarray, answers: Answers) -> np.ndarray:
@@ -59,12 +59,12 @@ class State:
 
     def expectations(self, answers: Answers) -> np.ndarray:
         """Return the outcome's mean, or probability of the second class, by cluster and in a new one, (n, K + 1); of a
-        softmax the probabilities of all levels, (n, K + 1, levels)."""
-        new = self.law.likelihood.average_expectations(*self._of_new(answers))
-        return np.concatenate([self.law.likelihood.expectation(self.eta(answers)), new[:, None]], axis=1)
+        softmax the probabilities of all levels, (n, K + 1, levels), of times those of surviving `Baseline.ends`."""
+        new = self.law.given.average_expectations(*self._of_new(answers))
+        return np.concatenate([self.law.given.expectation(self.eta(answers)), new[:, None]], axis=1)
 
     def _log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.law.likelihood.log_density(eta, y, self.law.nu, self.law.scale)
+        return self.law.given.log_density(eta, y, self.law.nu, self.law.scale)
 
     def _of_new(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean and standard deviation of eta in a new cluster, (n,) each, or (n, C) of a softmax."""

@@ -161,19 +161,23 @@ def offsets(const float[:, ::1] w, const double[::1] beta, const double[::1] y, 
 
 
 def slopes(kind, const int32_t[::1] z, const double[::1] y, const float[:, ::1] u, const float[:, ::1] w,
-           const double[:, ::1] theta, const double[::1] beta, double nu=4.0, double scale=1.0):
+           const double[:, ::1] theta, const double[::1] beta, double nu=4.0, double scale=1.0,
+           const double[::1] shift=None):
     """Log likelihood of a shard's rows and its slopes in all coefficients, flat: float64 (K + 1 + K C p + C D,).
 
     The value of each cluster (K,), d / d log scale, then the slopes in theta (K, C p), then in beta (C D,). Terms of
     the values that depend on y alone, and -log scale of each row, are left out. Rows without y or label do not count.
+    shift (n,): added to the linear predictors of a Poisson, whose values are without y shift; None: 0.
     """
     cdef response_t c
+    cdef bint shifted = shift is not None
     cdef int64_t n = z.shape[0], p = u.shape[1] + 1, most = w.shape[1], K = theta.shape[0], n_theta = theta.shape[1]
     cdef int64_t i, j, a, d, e, m, k, n_eta, at = K + 1 + K * n_theta
     memset(&c, 0, sizeof(c))
     _set_law(&c, kind, n_theta, p, nu, scale)
     n_eta = c.n_eta
-    if not (y.shape[0] == u.shape[0] == w.shape[0] == n and beta.shape[0] == n_eta * most):
+    if not (y.shape[0] == u.shape[0] == w.shape[0] == n and beta.shape[0] == n_eta * most) or (
+            shifted and (shift.shape[0] != n or kind != POISSON)):
         raise ValueError("rows and coefficients do not fit together")
     scratch = aligned((3 + 2 * n_eta) * BATCH, np.float64)
     cdef double *eta = <double *>address(scratch)
@@ -202,13 +206,16 @@ def slopes(kind, const int32_t[::1] z, const double[::1] y, const float[:, ::1] 
                             x += theta[k, e * p + a] * u[i, a - 1]
                         for d in range(most):
                             x += w[i, d] * beta[e * most + d]
+                        if shifted:
+                            x += shift[i]
                         eta[e * BATCH + m] = x
                     target[m], row[m] = y[i], i
                     m += 1
                 i += 1
             kernel_respond(&c, target, eta, BATCH if n_eta > 1 else (m + 7) & ~<int64_t>7, value, slope, spread)
             for j in range(m):
-                total[z[row[j]]] += value[j]
+                x = target[j] * shift[row[j]] if shifted else 0.0
+                total[z[row[j]]] += value[j] - x
                 total[K] += spread[j]
                 for e in range(n_eta):
                     k, x = K + 1 + z[row[j]] * n_theta + e * p, slope[e * BATCH + j]

@@ -91,15 +91,17 @@ def offsets(w, beta, y, n_eta=1):
     return offset, np.array([exp(sign * x) for sign, x in zip(signs, offset)])
 
 
-def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
+def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0, shift=None):
     """See response.slopes; slopes are differences of the exact log likelihood."""
+    shift = np.zeros(len(z)) if shift is None else shift
     theta, beta = np.array(theta, np.float64), np.array(beta, np.float64)
 
     def values(theta, beta, scale):
         total = np.zeros(len(theta))
         for i, k in enumerate(z):
             if k >= 0 and not isnan(y[i]):
-                total[k] += log_likelihood(kind, y[i], etas(theta[k], u[i], w[i], beta), nu, scale)
+                eta = [x + shift[i] for x in etas(theta[k], u[i], w[i], beta)]
+                total[k] += log_likelihood(kind, y[i], eta, nu, scale) - y[i] * shift[i]
                 total[k] -= log(scale) if kind in (STUDENT_T, NORMAL) else 0.0
         return total
 

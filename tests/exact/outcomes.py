@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -17,6 +18,7 @@ import pytest
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.outcome import outcome as program
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.fireflies import Fireflies
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
@@ -27,7 +29,7 @@ from tests.exact import production
 from tests.exact.enumerate import Case
 
 TARGETS = json.loads((Path(__file__).parent / "outcome_targets.json").read_text(encoding="utf-8"))
-NAMES = {"logistic": "logistic", "t": "student-t", "normal": "normal", "poisson": "poisson", "softmax": "softmax"}
+NAMES = {name: name for name in ("logistic", "normal", "poisson", "softmax", "survival")} | {"t": "student-t"}
 
 
 def case_of(name: str) -> Case:
@@ -46,7 +48,12 @@ def law_of(of: dict, n_fresh: int = 2) -> Law:
     mean, sd, wide = (np.array(of[key], np.float64) for key in ("mean", "sd", "sd_b"))
     nu, scale = of.get("nu", 4.0), of.get("s", 1.0)
     n_eta = of.get("levels", 2) - 1
-    return Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh, n_eta=n_eta)
+    law = Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh, n_eta=n_eta)
+    if of["family"] != "survival":
+        return law
+    starts = np.array([0.0, *of["ends"]])
+    hazards = np.full(len(starts), of["shape"] / of["rate"])
+    return replace(law, baseline=Baseline(starts, 1.0, hazards, of["shape"], of["rate"]))
 
 
 def answers_of(of: dict) -> Answers:
@@ -54,8 +61,11 @@ def answers_of(of: dict) -> Answers:
     y = np.array([np.nan if v is None else v for v in of["y"]], np.float64)
     if of["family"] == "logistic":
         y = 2.0 * y - 1.0
+    times = None
+    if of["family"] == "survival":
+        y, times = np.where(np.isnan(y), np.nan, y >= 0.0), y
     u = np.array(of["u"], np.float64)[:, 1:].astype(np.float32)
-    return Answers(y, np.ascontiguousarray(u), np.array(of["w"], np.float32))
+    return Answers(y, np.ascontiguousarray(u), np.array(of["w"], np.float32), times)
 
 
 def sampler(
@@ -96,10 +106,11 @@ def growth_form(z: np.ndarray) -> str:
 
 
 def recorded(mixture: Mixture, z: np.ndarray, whole: Answers) -> np.ndarray:
-    """b and b^2 of every global coefficient, eta and eta^2 of every row, of a softmax of each level but the first, as
-    `summaries` orders them."""
-    eta = mixture.outcome.now.eta_of(whole, z)
-    pairs = [(x, x * x) for x in (*mixture.outcome.beta, *eta.ravel())]
+    """b and b^2 of every global coefficient, eta and eta^2 of every row, of a softmax of each level but the first, and
+    log hazards and their squares, as `summaries` orders them."""
+    eta, baseline = mixture.outcome.now.eta_of(whole, z), mixture.outcome.law.baseline
+    log_h = [] if baseline is None else np.log(baseline.hazards)
+    pairs = [(x, x * x) for x in (*mixture.outcome.beta, *eta.ravel(), *log_h)]
     return np.array([x for pair in pairs for x in pair])
 
 
@@ -114,6 +125,7 @@ def require_same_bits(name: str, number: int) -> None:
             assert np.array_equal(z, alone.view.labels())
         assert np.array_equal(here.outcome.theta, alone.outcome.theta)
         assert np.array_equal(here.outcome.beta, alone.outcome.beta)
+        assert np.array_equal(here.outcome.law.numbers, alone.outcome.law.numbers)
 
 
 def require_the_target(made, name):

@@ -110,7 +110,7 @@ def test_law_of_the_visits_alone_beside_an_outcome():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["t4", "glm4", "prof5py"])
+@pytest.mark.parametrize("name", ["t4", "glm4", "prof5py", "times4"])
 def test_law_beside_an_outcome(name):
     p, t = p_beside_an_outcome(name, 300, [0, 2, 3])
     assert p >= LEVEL, f"{name}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"

@@ -81,6 +81,10 @@ def test_passes(kind):
     z, theta = rng.integers(-1, 4, size=N).astype(np.int32), rng.normal(size=(4, 3 * n_eta))
     both = [of.slopes(KINDS[kind], z, y, u, w, theta, beta, 4.0, 0.7) for of in (response, twin_response)]
     np.testing.assert_allclose(*both, rtol=1e-7, atol=1e-6)
+    if kind == "poisson":
+        law = theta, beta, 4.0, 0.7, rng.normal(size=N)
+        both = [of.slopes(KINDS[kind], z, y, u, w, *law) for of in (response, twin_response)]
+        np.testing.assert_allclose(*both, rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(*(of.squares(z, y, u, w, 4, n_eta) for of in (response, twin_response)), rtol=1e-12)
 
 

@@ -1,9 +1,12 @@
 """The regression without clusters: where its slopes vanish, and errors of the coefficients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.outcome.plain import SD, WIDE, fit
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -22,7 +25,7 @@ def problem(name, g):
     }[name]
 
 
-@pytest.mark.parametrize("name", [name for name, of in LIKELIHOODS.items() if not of.of_levels])
+@pytest.mark.parametrize("name", [name for name, of in LIKELIHOODS.items() if not (of.of_levels or of.of_times)])
 def test_it_is_the_mode(name):
     """Against a general optimiser; errors are those of the inverse of its Hessian, by differences."""
     of = LIKELIHOODS[name]
@@ -47,6 +50,25 @@ def test_it_is_the_mode(name):
     expected = np.sqrt(np.diag(np.linalg.inv(np.array(hessian) / (4.0 * h * h))))
     assert plain.errors == pytest.approx(expected, rel=0.05)  # of a t, rows far from the mode count for 0, not less
     assert plain.log_density(x, y).sum() == pytest.approx(of.log_density(x @ at[:3], y, 4.0, plain.scale).sum())
+
+
+def test_hazards_and_coefficients_of_times_are_at_their_mode():
+    """Against a general optimiser over both, from other values; its coefficients have about these errors."""
+    g = np.random.default_rng(2)
+    x = np.column_stack([np.ones(N), g.normal(size=(N, 2))]).astype(np.float32)
+    event, end = g.exponential(size=N) * np.exp(-x @ TRUTH), g.uniform(0.1, 3.0, size=N)
+    y = np.where(event <= end, event, -end)
+    of = Baseline(np.round(2.0**16 * np.array([0.0, 0.2, 0.5, 1.0])), 2.0**-16, np.ones(4))
+    plain = fit(of, x, y, 4.0)
+
+    def minus(v):
+        now = replace(of, hazards=np.exp(v[2:]))
+        return 0.5 * (v[:2] ** 2).sum() / SD**2 - now.log_density(x[:, 1:] @ v[:2], y, 4.0, 1.0).sum()
+
+    best = minimize(minus, np.append(np.zeros(2), np.full(4, np.log(of.tick))), method="BFGS")
+    assert plain.coefficients == pytest.approx([0.0, *best.x[:2]], abs=2e-3)
+    assert np.log(plain.likelihood.hazards) == pytest.approx(best.x[2:], abs=5e-3)
+    assert plain.errors[1:] == pytest.approx(np.sqrt(np.diag(best.hess_inv))[:2], rel=0.2)
 
 
 def test_softmax_is_at_its_mode():

@@ -23,7 +23,7 @@ def two_groups(n=100, seed=0):
 
 @pytest.fixture(scope="module")
 def mixture():
-    return Mixture(cycles=60, random_state=0).fit(two_groups())
+    return Mixture(cycles=200, random_state=0).fit(two_groups())
 
 
 # Short chains: the checks are of the rules, not of the posterior. None is expected to fail.

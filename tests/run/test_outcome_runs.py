@@ -9,7 +9,7 @@ import pytest
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report.outcome import _explained
 from mpibayes.hpc.crosscat.report.outcome_scores import ALL_COLUMNS, CLUSTERS, COVARIATES, NONE, scores_of
-from tests.run.conftest import mpibayes, sets
+from tests.run.conftest import everything, mpibayes, run_some, sets
 
 N, TRUTH = 360, 0.8
 RUN = (
@@ -259,6 +259,24 @@ def test_firefly_has_the_same_bits(ran, column):
     assert one == two and len(one) == 5
 
 
+@pytest.mark.quick("firefly")
+@pytest.mark.parametrize("kernel", ["hmc", "firefly"])
+def test_an_annealed_run_stopped_while_it_grows_has_the_same_bits(ran, kernel):
+    """On one rank; and on three and one, stopped twice while rows are idle, before and after the outcome's entry."""
+    of = ["sampler.strategy=anneal", "anneal.passes=5", "anneal.start_rows=20", "run.cycles=36", "run.burn_in=24"]
+    of.append(f"outcome.kernel={kernel}")
+    straight, pieces = f"annealed-{kernel}", f"pieces-{kernel}"
+    text_of(ran, "run", "run.toml", "-o", straight, *sets(*of))
+    text_of(ran, "export", straight, "--to", "csv", "-o", "trace.csv", "--force")
+    active = [int(row["active_rows"]) for row in csv.DictReader((ran / "trace.csv").read_text().splitlines())]
+    for ranks, cycles in ((3, 5), (1, 9)):
+        done = run_some(ran, pieces, cycles, *of, ranks=ranks)
+        assert done.returncode == 75, done.stdout + done.stderr
+    assert active[4] < active[13] < active[-1] == 324
+    assert mpibayes(ran, "run", "run.toml", "-o", pieces, *sets(*of), ranks=3).returncode == 0
+    assert everything(ran, straight) == everything(ran, pieces)
+
+
 def test_firefly_needs_a_bound(ran):
     done = mpibayes(ran, "check", "run.toml", *sets("outcome.kernel=firefly", "outcome.column=visits"))
     assert done.returncode == 2
@@ -299,7 +317,6 @@ def test_what_an_outcome_refuses(ran):
         "model.links=lines": "is not for a run with an outcome",
         'model.lines=["age", "amount"]': "is not for a run with an outcome",
         "sampler.opening=all": "is not for a run with an outcome",
-        "sampler.strategy=anneal": "is not for a run with an outcome",
         "outcome.mean=[1, 2]": "outcome.mean: has 2 numbers, expected 1",
         "outcome.mean=1e14": "expected log odds, from -100 to 100",
         "outcome.scale=2.0": 'given, but "logistic" has no use for it',

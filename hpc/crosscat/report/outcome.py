@@ -197,8 +197,8 @@ def section(e: Effects, lines: Sequence[Any], where: str = "") -> Section:
         "and 90 % interval over draws, whose clusters are matched by the rows of the representative partition."
     )
     level = [Field("level", "text", f"of {name}, against {column.levels[0]}")] if likelihood.of_levels else []
-    if likelihood.of_levels:
-        what = "share of the level"
+    if likelihood.of_levels or likelihood.of_times:
+        what = f"share {'of the level' if likelihood.of_levels else 'with the event'}"
     numbered = Field("#", "whole", "number, the largest first")
     of_rows = Field("rows", "whole", "with an outcome"), Field("observed", "number", f"{what} in these rows")
     effect = [

@@ -63,7 +63,7 @@ def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
         return None
     held = held[0].take(known), held[1].take(known), held[2].take(known)
     columns = of.columns
-    y, likelihood = held[1].y, columns.likelihood
+    y, likelihood = held[1].seen, columns.likelihood
     log_density, of_class = {}, {}
     log_density[CLUSTERS], of_class[CLUSTERS] = _by_clusters(run, of, kept, held[0], held[1])
     design, left_out = columns.of_all(of.data.stored, WIDEST)
@@ -72,7 +72,7 @@ def scores_of(run: Posterior, kept: Sequence[tuple[int, int]]) -> Scores | None:
     models = {ALL_COLUMNS: (x, seen), COVARIATES: (own, seen_of_own), NONE: (x[:, :1], seen[:, :1])}
     for name, (here, there) in models.items():
         if name == NONE or here.shape[1] > 1:
-            plain = fit(likelihood, there, target, columns.keys.degrees, columns.n_eta, errors=False)
+            plain = fit(of.law.given, there, target, columns.keys.degrees, columns.n_eta, errors=False)
             log_density[name], of_class[name] = plain.log_density(here, y), plain.expectations(here)
     unit = np.log(columns.centre_and_unit[1])
     log_density = {name: x - unit for name, x in log_density.items()}
@@ -93,13 +93,13 @@ def after_one(x: np.ndarray) -> np.ndarray:
 def without_clusters(of: Outcomes) -> Plain | None:
     """Fit the training rows' regression on slopes and covariates alone; None if no row has an outcome."""
     x, y = _sample(of.answers)
-    return fit(of.columns.likelihood, x, y, of.columns.keys.degrees, of.columns.n_eta) if len(y) else None
+    return fit(of.law.given, x, y, of.columns.keys.degrees, of.columns.n_eta) if len(y) else None
 
 
 def _sample(answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     """Return predictors and outcomes of a sample of the rows with an outcome."""
     known = answers.take(_evenly(np.flatnonzero(~np.isnan(answers.y)), FITTED))
-    return of_answers(known), known.y
+    return of_answers(known), known.seen
 
 
 def _evenly(rows: np.ndarray, most: int) -> np.ndarray:
@@ -113,7 +113,7 @@ def _held_out(run: Posterior, of: Outcomes) -> tuple[Rows, Answers, Rows] | None
     """Return a sample of held-out rows: cells as modelled, outcomes, and cells of all columns as recorded."""
     config, data = run.chains[0].config, of.data
     if config.heldout_path is not None:
-        rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen)
+        rows, _ = data.read_heldout_file(serial(), config.heldout_path, config.data.unseen, recorded=True)
         assert rows is not None
         numbers, source = _evenly(np.arange(len(rows)), SCORED), OF_NEW_ROWS
         rows = rows.take(numbers)
@@ -130,7 +130,7 @@ def _training(of: Outcomes, design: Predictors) -> tuple[np.ndarray, np.ndarray]
     """Return predictors, after a 1, and outcomes of a sample of training rows."""
     known = _evenly(np.flatnonzero(~np.isnan(of.answers.y)), FITTED)
     parts = [design.of_rows(of.data.rows_at(at)) for at in np.array_split(known, -(-len(known) // SCORED))]
-    return after_one(np.concatenate(parts)), of.answers.y[known]
+    return after_one(np.concatenate(parts)), of.answers.seen[known]
 
 
 # --- by clusters ------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _by_clusters(
     for d, (draw, law) in enumerate(zip(drawn, run.laws(drawn), strict=True)):
         state = of.state(draw)
         for at in (slice(i, i + PIECE) for i in range(0, len(rows), PIECE)):
-            few = Answers(answers.y[at], answers.u[at], answers.w[at])
+            few = answers.take(at)
             view, part = draw.outcome_view, rows.take(at)
             terms, others = law.views[view].log_terms(law.rows_of(view, part)), law.log_density_without(view, part)
             in_view = np.logaddexp.reduce(terms, axis=1)
