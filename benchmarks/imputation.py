@@ -16,10 +16,10 @@ column with gaps to one of these; "crossed" gives each a second parent that says
 the fifth of the density, and "crossed+age" links the age with the marital status, too; "binned" is "crossed+age" with
 the density itself, by its bins, for its fifths; "banded" has bands of the age as a further column, on which most others
 depend, and "reversed" has tenure with them, and the fifth of the density below tenure; "links-learned" and so on have
-learned bases. "mice" is R's with trees (package rpart), "mice-default" with its default methods (package nnet); the
-package miceforest (with lightgbm 4.5) is in the Python of --peers. --rule none takes cells out completely at random;
---population mixture has rows of a mixture in place of the records. --keep FILE
-keeps what was made of each sample, and goes on from there.
+learned bases; "mixture-calibrated", "links-learned-calibrated" and so on calibrate the copies. "mice" is R's with trees
+(package rpart), "mice-default" with its default methods (package nnet); the package miceforest (with lightgbm 4.5) is
+in the Python of --peers. --rule none takes cells out completely at random; --population mixture has rows of a mixture
+in place of the records. --keep FILE keeps what was made of each sample, and goes on from there.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ labels = 5
 SHARES = "margins", "strong pairs", "other pairs"
 NUMBERS = "means", "linear", "logistic"  # estimates that come with their variances
 GROUPS = *SHARES, *NUMBERS
+CALIBRATED = "-calibrated"  # at the end of a method: `complete --calibrate`
 BANDS = [-1, 15, 30, 45, 62, 200]  # of the age, column AGEB
 MICE = """
 suppressMessages(library(mice))
@@ -145,7 +146,8 @@ def by_mpibayes(study: Study, place: Path, method: str, args, seed: int) -> list
     from mpibayes.hpc.results.complete import complete
     from mpibayes.terminal import Console
 
-    method, _, base = method.partition("-")
+    name, calibrate = method.removesuffix(CALIBRATED), method.endswith(CALIBRATED)
+    method, _, base = name.partition("-")
     family, links = ("mixture", study.links[method]) if method in study.links else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
     text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
@@ -166,7 +168,8 @@ def by_mpibayes(study: Study, place: Path, method: str, args, seed: int) -> list
     for words in (["import", "t.csv", "t.h5", *more], ["run", "run.toml", "-o", "run"]):
         subprocess.run([*command, *words], cwd=place, check=True, stdout=subprocess.DEVNULL)
     with open(os.devnull, "w") as nowhere:
-        done = complete(place / "run", None, place / "copies", copies=args.copies, console=Console(file=nowhere))
+        more = {"copies": args.copies, "calibrate": calibrate, "console": Console(file=nowhere)}
+        done = complete(place / "run", None, place / "copies", **more)
     return [pd.read_csv(path) for path in done.paths]
 
 

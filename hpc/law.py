@@ -14,7 +14,7 @@ AskedClusters  the same for mixtures and cross-categorizations, which draw whole
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LINES = "lines"  # of columns that may depend on each other linearly
 EVERY = slice(None)
+MOST_LEVELS = 32  # of a column whose completed cells are calibrated
 
 
 class Density(Protocol):
@@ -190,17 +191,31 @@ class AskedClusters(AskedJoint, Protocol):
         masks of the atoms of numeric columns that no row may have."""
 
 
+class PartOfTable(NamedTuple):
+    """Some of the table's rows: known cells, ids, places (see `Completion`) and classes."""
+
+    known: Known
+    ids: np.ndarray
+    places: np.ndarray
+    classes: np.ndarray
+
+
 class Completion(Protocol):
     """Missing cells of any rows under one draw, whose parameters are drawn once for all of them."""
 
     def cells(
-        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
-    ) -> dict[str, np.ndarray]:
+        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray,
+        classes: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
         """Recorded values, level codes or numbers, of missing cells of n rows; those of a row are drawn together.
 
         known: observed cells of the rows; for training rows only columns in blocks and linked ones matter. gaps: by
         column, the rows (m,), ascending, to fill. ids (n,): of the rows, which select their draws. places (n,): of each
-        row among the training rows, -1 if it is not one."""
+        row among the training rows, -1 if it is not one. classes (n,): of the rows, if draws are calibrated."""
+
+    def calibrate(self, parts: Callable[[], Iterator[PartOfTable]], gaps: Collection[str], n_classes: int) -> None:
+        """Calibrate the level probabilities of the columns `gaps` in each class of the table's rows, by the cells that
+        these rows have. parts(): yields the table's rows, some at a time."""
 
 
 class Part(NamedTuple):

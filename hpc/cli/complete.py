@@ -23,6 +23,11 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, u
     is_flag=True,
     help="One file: the rows as they are (.imp = 0) and all copies, as R's mice::as.mids reads it.",
 )
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Fit the drawn levels to the present cells of rows that lack cells about as often.",
+)
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of FILE]")
 @seed("Seed of the drawn cells.")
 @source("Present place of the file from which the table was imported.")

@@ -8,6 +8,7 @@ reflects the uncertainty of estimates.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -133,9 +134,7 @@ class CellDraws:
     def _in_tree(
         self, tree: TreeLaw, known: Known, names: set[str], cluster, stream: Stream, ids, without
     ) -> dict[str, np.ndarray]:
-        drawn = self._drawn.get("categorical")
-        tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses)
-        codes, result = tree.draw(tables, known, names, cluster, stream, ids, self._branches(tree))
+        codes, result = self.in_tree(tree, known, names, cluster, stream, ids)
         for name, code in codes.items():
             number = tree.number(name)
             if number is not None:
@@ -152,6 +151,26 @@ class CellDraws:
                     column = known.of[name][0].column
                     given = number_within(self.view, *known.of[name], cluster, stream, ids)
                     result[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, result[name])
+        return result
+
+    def in_tree(
+        self, tree: TreeLaw, known: Known, names: Collection[str], cluster, stream: Stream, ids
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """See `TreeLaw.draw`."""
+        drawn = self._drawn.get("categorical")
+        tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses)
+        return tree.draw(tables, known, names, cluster, stream, ids, self._branches(tree))
+
+    @property
+    def levels(self) -> Any:
+        """Law of the columns with levels, whose parameters are drawn; None without such columns."""
+        return self._drawn.get("categorical")
+
+    def with_levels(self, theta: np.ndarray) -> CellDraws:
+        """Return a copy with other level probabilities (L, K + 1)."""
+        law, result = copy(self.levels), copy(self)
+        law.theta = theta
+        result._drawn = {**self._drawn, "categorical": law}
         return result
 
     def _branches(self, tree: TreeLaw) -> list[Branch]:

@@ -10,14 +10,16 @@ integrated out; in a new cluster it is alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.calibration import Calibration
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.law import Law
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.law import PartOfTable
 from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
 
 
@@ -27,16 +29,40 @@ class Completion:
 
     def __init__(self, law: Law, seed: int, copy: int):
         self._seed, self._copy = seed, copy
-        self._views = [CellDraws(view, self._stream(Purpose.COPY_PARAMETERS, view)) for view in law.views]
+        self._views = [[CellDraws(view, self._stream(Purpose.COPY_PARAMETERS, view))] for view in law.views]
+
+    def calibrate(self, parts: Callable[[], Iterator[PartOfTable]], gaps: Collection[str], n_classes: int) -> None:
+        for i, (draws,) in enumerate(self._views):
+            if draws.levels is None or draws.view.names.isdisjoint(gaps):
+                continue
+            calibration, stream = Calibration(draws, gaps, n_classes), self._stream(Purpose.COPY_CELLS, draws.view)
+            for known, ids, places, classes in parts():
+                old = np.flatnonzero(places >= 0)
+                cluster = draws.view.labels[places[old]]
+                calibration.add(known.take(old), cluster, classes[old], stream, ids[old])
+            self._views[i] = calibration.by_class(self._stream(Purpose.CALIBRATION, draws.view))
 
     def cells(
-        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        result = {}
-        for draws in self._views:
-            inside = {name: at for name, at in gaps.items() if name in draws.view.names and len(at)}
-            if inside:
-                result |= self._in_view(draws, known, inside, ids, places)
+        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray,
+        classes: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        result: dict[str, np.ndarray] = {}
+        for every in self._views:
+            inside = {name: at for name, at in gaps.items() if name in every[0].view.names and len(at)}
+            if not inside:
+                continue
+            if len(every) == 1:
+                result |= self._in_view(every[0], known, inside, ids, places)
+                continue
+            result |= {name: np.empty(len(at)) for name, at in inside.items()}
+            for of, draws in enumerate(every):
+                rows = np.flatnonzero(classes == of)
+                here = {name: np.isin(at, rows) for name, at in inside.items()}
+                some = {name: np.searchsorted(rows, at[here[name]]) for name, at in inside.items() if here[name].any()}
+                if some:
+                    drawn = self._in_view(draws, known.take(rows), some, ids[rows], places[rows])
+                    for name, x in drawn.items():
+                        result[name][here[name]] = x
         return result
 
     def _in_view(self, draws: CellDraws, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:

@@ -78,6 +78,7 @@ class Purpose(IntEnum):
     DEALT_BY_PATTERN = 57  # which of a shard's rows go to which of these clusters
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = use
     COPY_PARAMETERS = 64  # parameters of clusters in a filled-in copy of a table; cycle = copy, sub = kind of column
+    CALIBRATION = 63  # shifts of level probabilities by class of rows, in such a copy; sub = by the column's name
     COPY_CELLS = 65  # clusters and missing cells of its rows; sub = kind of column
     LINES = 66  # parameters of columns in lines, for questions; seed = by a draw's clusters, sub = by the column's name
     LINE_PARAMETERS = 67  # parameters for drawing missing cells of such columns; sub = by the column's name

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def copies_of(
     directories: list[Path], handed: Handed | None, copies: int, long: bool, seed: int, unseen: str,
-    burn_in: int | None, table: Path | None,
+    burn_in: int | None, table: Path | None, calibrate: bool = False,
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
     """Return the copies, or one table of all, and notes. handed: rows that the run's table lacks."""
     from mpibayes.hpc.results.complete import complete
@@ -23,7 +23,7 @@ def copies_of(
     with folder_for_files() as folder, given as source:
         done = complete(
             directories, source, folder / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
-            unseen=unseen, burn_in=burn_in, table=table, console=nowhere(),
+            unseen=unseen, burn_in=burn_in, table=table, calibrate=calibrate, console=nowhere(),
         )  # fmt: skip
         assert done is not None  # this process is root
         notes = [note if handed is None else note.replace(str(source), handed.name) for note in done.notes]

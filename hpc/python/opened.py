@@ -182,12 +182,13 @@ class Opened:
         numbers = answer.columns.get("row")
         return from_arrow(as_table(answer), given.kind, None if numbers is None else given.places(numbers))
 
-    def _copied(self, rows: Any, copies: int, long: bool, seed: int, unseen: str) -> Any:
+    def _copied(self, rows: Any, copies: int, long: bool, seed: int, unseen: str, calibrate: bool) -> Any:
         """Completed copies as DataFrames of the type of the rows; for the table's own rows, with its index."""
         from mpibayes.hpc.python.copies import copies_of
 
         handed = self._handed(rows)
-        tables, notes = copies_of(self.directories, handed, copies, long, seed, unseen, self._burn_in, self._table)
+        of_run = self._burn_in, self._table
+        tables, notes = copies_of(self.directories, handed, copies, long, seed, unseen, *of_run, calibrate)
         for note in notes:
             warn(note)
         self._say_once()

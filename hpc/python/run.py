@@ -232,20 +232,21 @@ class Run(Synthesizer):
         return self._ask(Impute(names(of), rows=rows, unseen=unseen), ranks)
 
     def complete(
-        self, rows: Any = None, *, copies: int | None = None, long: bool = False, seed: int = 1, unseen: str = "missing"
-    ) -> Any:
+        self, rows: Any = None, *, copies: int | None = None, long: bool = False, calibrate: bool = False,
+        seed: int = 1, unseen: str = "missing",
+    ) -> Any:  # fmt: skip
         """The run's table, or other `rows`, with their gaps filled.
 
         copies: for multiple imputation, a list of so many DataFrames, as written by `mpibayes complete`: cells are
         drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one
         DataFrame with the rows as they are (.imp = 0) followed by all copies, with the columns .imp and .id (the row,
-        from 1).
+        from 1). calibrate: fit the drawn levels to the present cells of rows that lack cells about as often.
 
         Without copies, a prediction of each missing cell of `rows`, and the certainty of each row: `predict
         --complete`."""
         if copies is not None:
-            return self._copied(rows, copies, long, seed, unseen)
-        if rows is None or long:
+            return self._copied(rows, copies, long, seed, unseen, calibrate)
+        if rows is None or long or calibrate:
             raise ConfigError("complete: say how many copies to draw, or name the rows whose gaps to predict")
         return self._predicted(rows, unseen, complete=True)
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from mpibayes.errors import DataError, MpibayesError
+from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.data.events import Known
-from mpibayes.hpc.law import Completion
+from mpibayes.hpc.law import Completion, PartOfTable
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.gap_classes import GapClasses, gap_classes
 from mpibayes.hpc.query.new_rows import BATCH
 from mpibayes.hpc.query.support import never_negative
 from mpibayes.io.absent import Absence, rows_lacking
@@ -36,7 +37,7 @@ Cells = dict[str, tuple[np.ndarray, np.ndarray]]  # by column: rows (m,) in a bl
 class Filling:
     """path: file that rows are written from; lacking: columns of the table that the file lacks. parts(): yields the
     rows as recorded, some at a time, in order. places: of each row among the training rows, -1 if it is not one; None
-    if no row is one. notes: for people."""
+    if no row is one. notes: for people. classes: of the rows, if draws are calibrated."""
 
     asking: Asking
     path: Path
@@ -45,6 +46,7 @@ class Filling:
     parts: Callable[[], Iterator[Rows]]
     places: np.ndarray | None = None
     n_rows: int = 0
+    classes: GapClasses | None = None
     _absent: Counter = field(default_factory=Counter)
 
     def rows(self) -> Iterator[tuple[int, Rows]]:
@@ -57,6 +59,8 @@ class Filling:
 
     def blocks(self, completion: Completion) -> Iterator[tuple[int, int, Cells]]:
         """Yield (number of the first row from 0, number of rows, their missing cells)."""
+        if self.classes is not None:
+            completion.calibrate(self._tallied, self.classes.gaps, self.classes.n)
         absences, self._absent = Absence.stored(self.asking.asked.like.source), Counter()
         for first, rows in self.rows():
             self._absent.update(dict(rows_lacking(absences, self.asking.asked.like.columns, rows)))
@@ -68,8 +72,23 @@ class Filling:
                 if len(blank):
                     gaps[c.name] = blank
             places = np.full(n, -1) if self.places is None else self.places[first : first + n]
-            drawn = completion.cells(self._known(rows, places), gaps, first + np.arange(n), places)
+            classes = None if self.classes is None else self.classes.of[first : first + n]
+            drawn = completion.cells(self._known(rows, places), gaps, first + np.arange(n), places, classes)
             yield first, n, {name: (gaps[name], drawn[name]) for name in gaps}
+
+    def _tallied(self) -> Iterator[PartOfTable]:
+        for first, rows in self.rows():
+            of = slice(first, first + len(rows))
+            ids = np.arange(first, of.stop)
+            yield PartOfTable(self.asking.known(rows), ids, self.places[of], self.classes.of[of])
+
+    def calibrated(self) -> Filling:
+        """Return a filling whose draws are calibrated. Collective. Raises ConfigError for rows that are not the
+        table's."""
+        if self.places is None:
+            raise ConfigError(f"{self.path}: only copies of the run's own table are calibrated; leave out --calibrate")
+        columns = self.asking.columns
+        return replace(self, classes=on_root(self.asking.comm, lambda: gap_classes(columns, self.parts)))
 
     def _known(self, rows: Rows, places: np.ndarray) -> Known:
         """Known cells that draws are conditioned on, in addition to the clusters of training rows."""

@@ -48,20 +48,20 @@ class Completed:
 
 def complete(
     run_dir: str | Path | Sequence[str | Path], source: str | Path | None, out: str | Path, *, copies: int = 20,
-    long: bool = False, form: str | None = None, otherwise: str = "csv", seed: int = 1, unseen: str = "missing",
-    burn_in: int | None = None, table: str | Path | None = None, sources: Sequence[str | Path] = (),
-    overwrite: bool = False, console: Any = None,
+    long: bool = False, calibrate: bool = False, form: str | None = None, otherwise: str = "csv", seed: int = 1,
+    unseen: str = "missing", burn_in: int | None = None, table: str | Path | None = None,
+    sources: Sequence[str | Path] = (), overwrite: bool = False, console: Any = None,
 ) -> Completed | None:  # fmt: skip
     """Write `copies` completed copies of the run's table, or of the rows of `source`, alone or on all ranks that a
     launcher started.
 
     out: a folder, for copy-1.csv and so on; with `long` one file, or a folder for long.csv: first the rows as they are
-    (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. form: "csv" or "parquet",
-    by default that of `source`, or `otherwise` if it is neither. sources: the file that the run's table was imported
-    from, which is written in its format and with the columns that the table lacks; by default the one near the table,
-    or the table itself. unseen: as in `predict`. Each copy uses its own kept draw, evenly spaced over those of all
-    chains after burn-in; see `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError,
-    CheckpointError, on root alone; other ranks then return None.
+    (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. calibrate: see
+    `crosscat/calibration.py`. form: "csv" or "parquet", by default that of `source`, or `otherwise` if it is neither.
+    sources: the file that the run's table was imported from, which is written in its format and with the columns that
+    the table lacks; by default the one near the table, or the table itself. unseen: as in `predict`. Each copy uses its
+    own kept draw, evenly spaced over those of all chains after burn-in; see `crosscat/completion.py` for what is drawn.
+    Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
     """
     out = Path(out)
     source = None if source is None else Path(source)
@@ -76,10 +76,11 @@ def complete(
         asking.require_draws(copies, "copies")
         requested = form or _form_in(out)
         filling = of_table(asking, sources, requested) if source is None else of_file(asking, source, unseen, requested)
+        filling = filling.calibrated() if calibrate else filling
         paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
         written = _written(comm, asking, filling, paths, copies, long, seed)
         filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
-        weak = weakened(Asking.of_run(asking.run, DRAWS, comm), filled) if filled else []
+        weak = weakened(Asking.of_run(asking.run, DRAWS, comm), filled, calibrate) if filled else []
         done = Completed(
             paths,
             filling.n_rows,

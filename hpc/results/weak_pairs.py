@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.law import LINES
+from mpibayes.hpc.law import LINES, MOST_LEVELS
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.report.document import Facts, Field, Table, on_page
 from mpibayes.hpc.report.drawing import cut
@@ -41,14 +41,17 @@ def look(asking: Asking) -> WeakPairs | None:
     return WeakPairs(asking, pairs.check(asking, columns, briefly=True))
 
 
-def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
+def weakened(asking: Asking, completed: Collection[str], calibrated: bool) -> list[str]:
     """Notes for tables in which some columns are completed: pairs that contain one of these, are weakened, and could be
-    linked, and pairs that bias their shares. Collective. Raises ConfigError."""
+    linked, and pairs that bias their shares. calibrated: True if those of columns with few levels are calibrated.
+    Collective. Raises ConfigError."""
     weak = look(asking)
     if weak is None:
         return []
     named = [pair for pair in weak.strong if set(pair) & set(completed)]
-    biased = selective(asking, weak.found, completed)
+    levels = {column.name for column in asking.columns if 0 < len(column.levels) <= MOST_LEVELS}
+    biased = selective(asking, weak.found, set(completed) - levels if calibrated else completed)
+    to_calibrate = any(pair[0] in levels for pair in biased)
     notes = []
     if named:
         notes.append(
@@ -60,7 +63,8 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
         notes.append(
             f"{enumerated_pairs(biased)}: the second column predicts which cells of the first are missing, and the run "
             "weakens the pair, so that completed shares and means are biased towards those of the observed cells"
-            + (f"; link by name {enumerated_pairs(named)} (docs/imputation.md)" if named else "")
+            + ("; calibrate the copies (--calibrate, calibrate=True; docs/imputation.md)" if to_calibrate else "")
+            + (f"; {'or ' * to_calibrate}link by name {enumerated_pairs(named)} (docs/imputation.md)" if named else "")
         )
     return notes
 
