@@ -120,7 +120,9 @@ def chain(table: Table, seed: int, seconds: float, marks: tuple[float, ...]) -> 
     settings = Settings(seed=seed, view_concentration="learn", columns_stay=strategy.ALONE)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     began = time.process_time()
-    views.take(mixture, found_views(mixture.comm, columns, rows, settings), strategy.clusters_at_random(len(rows)))
+    views.take(
+        mixture, found_views(mixture.comm, columns, rows, settings), "random", strategy.clusters_at_random(len(rows))
+    )
     spent, hit_s, agreement, scores, left = time.process_time() - began, np.inf, np.nan, [], list(marks)
     last = None
     while spent <= seconds or last is None:
@@ -150,7 +152,7 @@ def costs() -> list[list[str]]:
         settings = Settings(seed=1, view_concentration="learn")
         mixture = Mixture(serial(), columns, lambda a, b, rows=rows: rows.take(slice(a, b)), len(rows), settings)
         found = found_views(mixture.comm, columns, rows, settings)
-        views.take(mixture, found, strategy.clusters_at_random(len(rows)))
+        views.take(mixture, found, "random", strategy.clusters_at_random(len(rows)))
         while mixture.cycles < 100:
             mixture.cycle()
         whole = milliseconds(mixture)

@@ -334,7 +334,7 @@ class Mixture:
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
-            info.log_joint = sum(log_joints) + self.linking.log_prior()
+            info.log_joint = sum(log_joints) + self.linking.log_prior() - self.linking.log_filled()
             if self.outcome is not None and self.cycles > self.outcome.entry:
                 info.log_joint += self.outcome.log_joint() + float(host.log_prior(self)[host.view_of(self)])
             if self.law is not None:

@@ -63,7 +63,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
-        columns_stay=strategy.cycles_alone(config),
+        columns_stay=strategy.cycles_alone(config, n_rows),
         column_powers=sampler.column_powers,
         links=model.parents if model.likelihood else "none",
         link_base=model.link_base,
@@ -224,18 +224,18 @@ class ViewsChain:
             mixture.start(labels)
             return
         found = self._views_of_search(finished)
-        n_clusters = strategy.random_clusters(self.config, self.n_rows)
+        how = strategy.initial_of_chain(self.config, self.number), strategy.random_clusters(self.config, self.n_rows)
         if n := strategy.cluster_rows(self.config, self.n_rows):
             self._say(sample.ahead_in_words(n))
             found = sample.clusters_of_sample(self.comm, self.data, mixture, n, found, finished)
             views.follow(mixture, found)
             return
         if found is not None:
-            views.take(mixture, found, n_clusters)
+            views.take(mixture, found, *how)
             return
         if self._several:
             views.deal(mixture, strategy.views_at_first(self.config))
-        mixture.start(strategy.initial_of_chain(self.config, self.number), n_clusters)
+        mixture.start(*how)
 
     def _views_of_search(self, finished: Finished | None) -> views.Pilot | None:
         """Return the best of the searches for views; None if there are none. Collective."""

@@ -19,7 +19,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.lines.evidence import number_evidence
-from mpibayes.hpc.crosscat.lines.gaps import LineGaps
+from mpibayes.hpc.crosscat.lines.gaps import LOG_2PI, LineGaps
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
@@ -363,6 +363,15 @@ class Linking:
         if self.chain.law is not None:
             return [coding.decoded(shard.rows) for shard in view.shards]
         return list(self.gaps.completed(*self._of_gaps(view)))
+
+    def log_filled(self) -> float:
+        """Return about the log density of the missing numbers of a mixture that have values now: of normal draws with
+        the moments of their columns. The links decide how many there are, and the log joint must not depend on the unit
+        of each. Not collective."""
+        if not self.numbers.columns or self.chain.law is not None:
+            return 0.0
+        filled = [self.coding.plain[c] for _, c in self.numbers.within(self.coding)]
+        return -sum(column.n_missing * (0.5 + 0.5 * LOG_2PI + float(np.log(column.scale))) for column in filled)
 
     def log_prior(self) -> float:
         """Return the log prior probability of the links given the views; 0 if not learned. Not collective."""

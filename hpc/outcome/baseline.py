@@ -67,7 +67,7 @@ class Baseline:
         """Return the part of each time, and ticks into it. whole: of whole ticks, as cells are, and at least a small
         part of the first; an event at the end of a part lies in it."""
         ticks = np.abs(times) / self.tick
-        ticks = np.maximum(np.round(ticks), np.floor(SHORTEST * self.starts[1])) if whole else ticks
+        ticks = np.maximum(np.round(ticks), SHORTEST * max(self.starts[1], 1.0)) if whole else ticks
         part = np.searchsorted(self.starts[1:], ticks, side="left")
         return part, ticks - self.starts[part]
 

@@ -67,7 +67,8 @@ class Outcome:
         self._offsets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._new = np.zeros((law.p, 0))
         self._n_idle = 0  # of the rows that n and _log_base leave out
-        self._events = np.zeros(0)  # of these rows in each part of the time axis, on root
+        n_parts = 0 if law.baseline is None else len(law.baseline.starts)
+        self._events = np.zeros(n_parts)  # of these rows in each part of the time axis, on root
         self._exposed: tuple[Baseline, list[np.ndarray]] | None = (
             None  # log H of the rows of each shard under a baseline
         )

@@ -140,6 +140,13 @@ def test_short_times_count_as_a_small_part_of_the_first():
     assert baseline.exposed(baseline.sums(np.array([0.0, short, short + 1.0])))[1][0] == 10 + 10 + 12
 
 
+@pytest.mark.parametrize("end", [3.0, 0.0])
+def test_a_short_first_part_has_some_exposure(end):
+    baseline = Baseline(np.array([0.0, end, 1280.0]), 0.5, np.array([0.2, 0.1, 0.05]))
+    assert baseline.cumulative(np.array([0.0]))[0] > 1e-4
+    assert baseline.exposed(baseline.sums(np.zeros(3)))[1].sum() == 3 * max(end, 1.0) / 128
+
+
 def test_drawn_times_have_their_law():
     """By the shares beyond each end, within 4.5 standard errors: fails with probability 1e-5."""
     n, ids = 40_000, np.arange(40_000)

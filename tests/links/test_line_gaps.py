@@ -79,6 +79,25 @@ def with_holes():
     return [replace(column, line=True) for column in columns], rows
 
 
+@pytest.mark.parametrize("parents", [(-1, -1, -1), (-1, 0, -1), (-1, 0, 1)])
+def test_the_unit_changes_the_log_joint_by_present_cells_alone(parents):
+    """Links decide how many missing numbers have values; chains with different links must compare in any unit."""
+
+    def log_joint(unit):
+        columns, rows = with_holes()
+        named = [(f"x{c}", "real", unit * rows.reals[:, c], ()) for c in range(3)]
+        columns, rows = table_from_arrays(named)
+        columns = [replace(column, line=True) for column in columns]
+        settings = Settings(seed=4, links="forest", link_moves=0)
+        mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
+        mixture.start("one")
+        mixture.linking.link_and_count(np.array(parents))
+        return [mixture.cycle().log_joint for _ in range(3)], (~np.isnan(rows.reals)).sum()
+
+    (one, n), (other, _) = log_joint(1.0), log_joint(1024.0)
+    assert np.allclose(np.subtract(one, other), n * np.log(1024.0))
+
+
 def test_idle_rows_keep_their_numbers_and_the_log_joint_has_no_steps_of_them():
     """Rows come in one after another; the part of the likelihood that is of the cells alone is of present ones."""
     columns, rows = with_holes()

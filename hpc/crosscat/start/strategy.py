@@ -96,9 +96,10 @@ def clusters_at_random(n_rows: int) -> int:
     return max(1, min(RANDOM, n_rows // ROWS_OF_RANDOM))
 
 
-def cycles_alone(config: Config) -> int:
-    """Return the number of first cycles in which columns stay in their views."""
-    return ALONE if config.of(Model).has_views and config.of(Sampler).init == "random" else 0
+def cycles_alone(config: Config, n_rows: int) -> int:
+    """Return the number of first cycles in which moves of columns are left out."""
+    at_random = config.of(Sampler).init == "random" and not cluster_rows(config, n_rows)
+    return ALONE if config.of(Model).has_views and at_random else 0
 
 
 def views_at_first(config: Config) -> int:

@@ -94,11 +94,12 @@ def found_by(search: Searching) -> Pilot:
     return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in search.views], search.process)
 
 
-def take(mixture: Mixture, pilot: Pilot, n_clusters: int) -> None:
-    """Start a chain from the views of a search, with the rows of each in n_clusters random clusters. Collective."""
+def take(mixture: Mixture, pilot: Pilot, how: str, n_clusters: int) -> None:
+    """Start a chain from the views of a search. how, n_clusters: start of the rows in each, see `seating.start`.
+    Collective."""
     mixture.arrange([of.columns for of in pilot.views])
     mixture.process = pilot.process
-    mixture.start("random", n_clusters)
+    mixture.start(how, n_clusters)
 
 
 def follow(mixture: Mixture, pilot: Pilot) -> None:
