@@ -57,6 +57,12 @@ def p_value(of, exact):
     return float(p[worst]), float(t[worst])
 
 
+def require_law(name, n_shards, cycles, **settings):
+    """Fail if the summaries of chains are not those of the posterior."""
+    p, t = p_value(*means(serial(), name, n_shards, cycles, **settings))
+    assert p >= LEVEL, f"{settings}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+
+
 def p_of_wrong(name, n_shards, cycles, **settings):
     """p and t of the first chains that suffice to reject a program; of all, if none do."""
     of = []

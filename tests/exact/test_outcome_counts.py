@@ -16,7 +16,7 @@ from mpibayes.hpc.outcome.metric import information
 from mpibayes.hpc.parallel.comm import serial
 from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import LEVEL, in_python, means, p_of_wrong, p_value
+from tests.exact.test_outcome import LEVEL, in_python, p_of_wrong, require_law
 
 NAME, CYCLES = "count5", 60
 
@@ -27,15 +27,13 @@ def test_target():
 
 
 def test_law():
-    p, t = p_value(*means(serial(), NAME, 3, CYCLES))
-    assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, 3, CYCLES)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"sweeps_per_cycle": 2, "n_fresh": 3}, {"split_merge": 1}])
 def test_law_of_other_settings(settings):
-    p, t = p_value(*means(serial(), NAME, 2, CYCLES, **settings))
-    assert p >= LEVEL, f"{settings}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, 2, CYCLES, **settings)
 
 
 def test_the_metric_weighs_rows_by_their_counts():

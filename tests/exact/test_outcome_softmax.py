@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.outcome import outcome as program
-from mpibayes.hpc.parallel.comm import serial, world
+from mpibayes.hpc.parallel.comm import world
 from mpibayes.kernels.mixture import twin_response
 from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import LEVEL, in_python, means, p_of_wrong, p_value
+from tests.exact.test_outcome import LEVEL, in_python, means, p_of_wrong, p_value, require_law
 
 NAME, CYCLES = "soft5", 60
 
@@ -28,15 +28,13 @@ def test_target():
 
 @pytest.mark.parametrize("n_shards", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_law(n_shards):
-    p, t = p_value(*means(serial(), NAME, n_shards, CYCLES))
-    assert p >= LEVEL, f"{n_shards} shards: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, n_shards, CYCLES)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"sweeps_per_cycle": 2, "n_fresh": 3}, {"split_merge": 1}])
 def test_law_of_other_settings(settings):
-    p, t = p_value(*means(serial(), NAME, 2, CYCLES, **settings))
-    assert p >= LEVEL, f"{settings}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, 2, CYCLES, **settings)
 
 
 @pytest.mark.mpi(min_size=3)

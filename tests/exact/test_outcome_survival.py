@@ -12,11 +12,10 @@ import pytest
 
 from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.outcome import Outcome
-from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import LEVEL, means, p_of_wrong, p_value
+from tests.exact.test_outcome import LEVEL, p_of_wrong, require_law
 
 NAME, CYCLES = "times4", 100
 BASELINE = Baseline(np.array([0.0, 3.0, 8.0]), 0.5, np.array([0.2, 0.05, 0.1]))
@@ -29,15 +28,13 @@ def test_target():
 
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_law(n_shards):
-    p, t = p_value(*means(serial(), NAME, n_shards, CYCLES))
-    assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, n_shards, CYCLES)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"sweeps_per_cycle": 2, "n_fresh": 3}, {"split_merge": 1}])
 def test_law_of_other_settings(settings):
-    p, t = p_value(*means(serial(), NAME, 2, CYCLES, **settings))
-    assert p >= LEVEL, f"{settings}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
+    require_law(NAME, 2, CYCLES, **settings)
 
 
 @contextlib.contextmanager
