@@ -259,7 +259,9 @@ class OutcomeLaw:
         y, at = coder.middle(low, high), np.flatnonzero(~coder.is_value(low, high))
         for again in range(TRIES):
             if len(at):
-                y[at] = self.of.draw(answers.take(at), cluster[at], named[at], stream.at(again), ids[at])
+                y[at] = self.of.draw(
+                    answers.take(at), cluster[at], named[at], stream.at(again), ids[at], low[at], high[at]
+                )
                 at = at[coder.within(y[at], low[at], high[at]) != y[at]]
         return coder.recorded(coder.within(y, low, high))
 

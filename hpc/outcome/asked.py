@@ -171,10 +171,12 @@ class AskedOutcome:
         return normal_points(n, shift) if law.likelihood.of_levels else quantiles(n)
 
     def draw(
-        self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray
+        self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray,
+        low: np.ndarray, high: np.ndarray,
     ) -> np.ndarray:  # fmt: skip
-        """Draw y (n,) of rows in these clusters. named (n,): name of a row's new cluster, if it is in one: rows with
-        the same name share coefficients. ids (n,): of the rows."""
+        """Draw y (n,) of rows in these clusters; a time between its bounds (n,) each, anything else without regard to
+        them. named (n,): name of a row's new cluster, if it is in one: rows with the same name share coefficients.
+        ids (n,): of the rows."""
         law, new = self.state.law, np.flatnonzero(cluster >= self.n_clusters)
         theta = self.state.theta[np.minimum(cluster, self.n_clusters - 1)]
         if len(new):
@@ -182,6 +184,8 @@ class AskedOutcome:
             normals = stream.at(THETA).normals(each.ravel()).reshape(each.shape)
             theta[new] = law.mean + law.sd * normals
         eta = replace(self.state, theta=theta).eta_of(answers, np.arange(len(theta)))
+        if law.baseline is not None:
+            return law.baseline.drawn_between(eta, low, high, stream, ids)
         return law.given.drawn(eta, law.nu, law.scale, stream, ids)
 
 

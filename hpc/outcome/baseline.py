@@ -163,7 +163,15 @@ class Baseline:
         return np.where(low == high, np.where(low < 0.0, -np.inf, at), np.where(high < 0.0, -np.inf, between))
 
     def drawn(self, eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        aim = -np.log1p(-stream.uniforms(ids)) / _risk(eta)
+        return self.drawn_between(eta, np.zeros(len(ids)), np.full(len(ids), np.inf), stream, ids)
+
+    def drawn_between(
+        self, eta: np.ndarray, low: np.ndarray, high: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> np.ndarray:  # fmt: skip
+        """Draw times (n,) between bounds (n,) each, in the column's unit."""
+        first, last = (self.cumulative(np.maximum(x, 0.0), whole=False) for x in (low, high))
+        risk = _risk(eta)
+        aim = first - np.log1p(stream.uniforms(ids) * np.expm1(-risk * (last - first))) / risk
         part = np.searchsorted(self.before[1:], aim, side="left")
         return (self.starts[part] + (aim - self.before[part]) / self.hazards[part]) * self.tick
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from mpibayes.hpc.outcome.baseline import Baseline
 from mpibayes.hpc.outcome.outcome import Outcome
@@ -156,3 +157,26 @@ def test_drawn_times_have_their_law():
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients and hazards included."""
     outcomes.require_same_bits(NAME, seed(21))
+
+
+def test_draws_between_bounds():
+    """Draws of a time between bounds have its law there, also where a free draw hardly ever lies; a free draw that is
+    moved to the nearer bound does not. A right program is rejected with probability 1e-4."""
+    n, eta = 20_000, 0.8
+    stream, ids = Stream(5, Purpose.OUTCOME_CELLS, 0), np.arange(n)
+    for low, high in ((-np.inf, np.inf), (1.0, 5.0), (30.0, np.inf)):
+        bounds = np.full(n, low), np.full(n, high)
+        drawn = BASELINE.drawn_between(np.full(n, eta), *bounds, stream, ids)
+        assert np.all((drawn >= low) & (drawn <= high))
+
+        def below(x, low=low, high=high):
+            ends = (max(low, 0.0), np.minimum(np.maximum(x, 1e-9), high)), (low, high)
+            part, whole = (
+                BASELINE.log_between(np.full(np.shape(of[1]), eta), *map(np.array, of), 1.0, 1.0) for of in ends
+            )
+            return np.exp(part - whole)
+
+        assert kstest(drawn, below).pvalue > 1e-4
+        if np.isfinite(low):
+            free = BASELINE.drawn(np.full(n, eta), 1.0, 1.0, stream, ids)
+            assert kstest(np.clip(free, *bounds), below).pvalue < 1e-4
