@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.agreement import on_root
-from mpibayes.hpc.query import histogram
+from mpibayes.hpc.query import carried, histogram
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking, Distributions
@@ -74,6 +74,7 @@ class Conditional(Question):
         never = NeverThere(asking)
         never.look([name], known)
         remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
+        remarks += carried.given(asking, name, list(known.of))
         remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
         return Answer(
             title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(column, *brief), picture=picture,

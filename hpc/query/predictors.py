@@ -18,8 +18,10 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, of_values
 from mpibayes.hpc.parallel.together import dealt
+from mpibayes.hpc.query import carried
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.carried import in_table
 from mpibayes.hpc.query.dependence import CELLS, TINY, information, remarks
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
@@ -29,6 +31,7 @@ from mpibayes.text import counted
 ROWS = 500  # simulated
 LATER = 16  # columns tried once two are chosen: those with the largest gains before
 SEED = 1
+ROUNDED = 8  # digits: sums of independent columns' tables are not 0 to the last one
 LEAST = 2.0  # errors that a column's gain must exceed
 
 
@@ -63,16 +66,21 @@ class Predictors(Question):
 def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
     """Rank the predictors of a column, each by itself."""
     names = others_than(asking, name, columns)
-    mutual = information(asking, [name], names)
-    order = np.argsort(-mutual.information[0], kind="stable")
+    mutual, table = information(asking, [name], names), in_table(asking, name, names)
+    run = np.round(mutual.information[0], ROUNDED) + 0.0  # no -0
+    order = np.argsort(-run, kind="stable") if table is None else np.lexsort((-table.information, -run))
     lines = {
         "column": np.array([names[a] for a in order], object),
-        "information": mutual.information[0, order],
+        "information": run[order],
         "information_error": mutual.error[0, order],
-        "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
+        "share": run[order] / max(float(mutual.entropy[0]), TINY),
         "one_view": mutual.together[0, order],
     }
     notes = [f"share: information / entropy of '{name}', {mutual.entropy[0]:.3f} nats", *remarks(asking)]
+    if table is not None:
+        lines["table"] = table.information[order]
+        notes.append("table: the same in training rows, less that of shuffled rows")
+        notes += carried.remarks(name, names, table, run, "answers about these are too flat")
     return Answer(f"Best predictors of {name}, each column by itself", lines, notes, shown=top, bars="information")
 
 

@@ -1,0 +1,112 @@
+"""Dependence that the table has and the run does not carry.
+
+Columns of different views are independent in a draw, and those of one view are within its clusters, unless they are
+linked. So an answer may say that one column tells nothing about another, although the table plainly shows that it does.
+Questions about two columns compare their mutual information in the run with that in training rows, in the same cells;
+`hpc/synthetic/pairs.py` checks all pairs, by simulated rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.dependence import CELLS, information
+from mpibayes.io.rows import Column
+from mpibayes.text import counted
+
+ROWS = 10_000  # training rows, about
+SHUFFLES = 8
+LEAST, ERRORS = 0.01, 4.0  # nats, and standard errors, by which the table must have more
+NAMED = 4  # columns in a note
+
+
+@dataclass(frozen=True)
+class InTable:
+    """Mutual information of a column with others in the training rows, less that of shuffled rows, (B,) in nats; its
+    standard error, and that of shuffled rows, (B,). NaN for times to an event, which are partly known."""
+
+    information: np.ndarray
+    error: np.ndarray
+    chance: np.ndarray
+
+    def more(self, run: np.ndarray) -> np.ndarray:
+        """Places of the columns about which the table certainly has more information than the run, most first. The
+        error is that of rows with the run's information: its square grows with the information itself."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            of_run = np.sqrt(np.clip(run / self.information, 0.0, 1.0)) * self.error
+            clear = self.information - run >= np.maximum(LEAST, ERRORS * np.hypot(of_run, self.chance))
+        places = np.flatnonzero(clear)
+        return places[np.argsort((run - self.information)[places], kind="stable")]
+
+
+def in_table(asking: Asking, name: str, others: Sequence[str]) -> InTable | None:
+    """Look at a column and others in the training rows, in the cells of `information`; None if the model does not
+    compare pairs with the table."""
+    if "pairs" in asking.asked.cannot:
+        return None
+    rows, supports = asking.sample(ROWS), asking.supports([name, *others], CELLS)
+    stream, result = np.random.default_rng(0), np.full((3, len(others)), np.nan)
+
+    def cells(column: Column) -> tuple[np.ndarray, np.ndarray]:
+        x = getattr(rows, column.block)[:, column.index]
+        return supports[column.name].place(x), ~column.is_missing(x)
+
+    (column,) = asking.named([name])
+    if column.kind == "survival":
+        return InTable(*result)
+    own, known = cells(column)
+    for i, other in enumerate(asking.named(others)):
+        if other.kind == "survival":
+            continue
+        of_other, there = cells(other)
+        at = np.flatnonzero(known & there)
+        if len(at) > 1:
+            sizes = len(supports[name]), len(supports[other.name])
+            result[:, i] = _of_pair(own[at], of_other[at], sizes, stream)
+    return InTable(*result)
+
+
+def _of_pair(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator) -> tuple[float, ...]:
+    """Mutual information of two columns of cells (n,), less its mean over shuffles; its standard error, and its
+    standard deviation over shuffles."""
+    value, spread = _information(a, b, sizes)
+    shuffled = [_information(stream.permutation(a), b, sizes)[0] for _ in range(SHUFFLES)]
+    return value - float(np.mean(shuffled)), spread / len(a) ** 0.5, float(np.std(shuffled, ddof=1))
+
+
+def _information(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int]) -> tuple[float, float]:
+    """Mutual information of cells, and the standard deviation over rows of its terms."""
+    table = np.bincount(a * sizes[1] + b, minlength=sizes[0] * sizes[1]).reshape(sizes)
+    i, j = np.nonzero(table)
+    p = table[i, j] / len(a)
+    terms = np.log(p) - np.log(table.sum(axis=1)[i] / len(a)) - np.log(table.sum(axis=0)[j] / len(a))
+    value = float(p @ terms)
+    return value, float(np.sqrt(max(p @ terms**2 - value**2, 0.0)))
+
+
+def remarks(name: str, others: Sequence[str], table: InTable | None, run: np.ndarray, effect: str) -> list[str]:
+    """Say which of the other columns tell more about a column in the table than in the run, (B,) nats; effect: of that
+    on the answer."""
+    more = [] if table is None else table.more(run)
+    if not len(more):
+        return []
+    named = [f"{others[i]} ({table.information[i]:.3f} nats, {run[i]:.3f} here)" for i in more[:NAMED]]
+    rest = f" and {counted(len(more) - NAMED, 'more column')}" if len(more) > NAMED else ""
+    return [
+        f"in the table {name} depends more than in this run on {', '.join(named)}{rest}: {effect}. All such "
+        "pairs: mpibayes query RUN pairs; what carries them: docs/query.md"
+    ]
+
+
+def given(asking: Asking, name: str, others: Sequence[str]) -> list[str]:
+    """Say on which columns of a condition the answer about a column depends too little."""
+    others = [other for other in others if other in {c.name for c in asking.columns} and other != name]
+    table = in_table(asking, name, others) if others else None
+    if table is None or not np.isfinite(table.information).any():
+        return []
+    run = np.maximum(information(asking, [name], others).information[0], 0.0)
+    return remarks(name, others, table, run, "the answer is too close to that without conditions")
