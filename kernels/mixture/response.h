@@ -155,15 +155,16 @@ APART void FN(weigh_fresh)(const response_t *o, const int64_t *at, const int64_t
  * slots; fresh: the lane of the new cluster, whose score is in `before` if the tail is empty. */
 static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, const int64_t *at, const int64_t *own,
                               int64_t n_prefix, int64_t n, double *before, int64_t fresh) {
-    int64_t alone[BLOCK];
-    FN(fresh_t) fresh_of;
-    for (int64_t j = 0; t && j < w->block.n; j++) alone[j] = own[j] >= 0 && t->size[own[j]] == 1 ? own[j] : -1;
-    if (t) FN(weigh_fresh)(o, at, alone, w->block.n, &fresh_of);
     for (int64_t j = 0; j < w->block.n; j++) {
         double *out = w->scores + j * n, *slots = out + n_prefix;
         FN(add_log_response)(o, at[j], 0, out, n_prefix);
         if (!t) continue;
-        double opened = ((const double *)fresh_of.log_mean)[j];
+        double opened = o->mean[at[j]];
+        if (own[j] >= 0 && t->size[own[j]] == 1) { /* alone */
+            FN(fresh_t) of_row;
+            FN(weigh_fresh)(o, at + j, own + j, 1, &of_row);
+            opened = ((const double *)of_row.log_mean)[0];
+        }
         if (n == n_prefix) {
             before[j] += opened;
             continue;
