@@ -121,7 +121,9 @@ class Outcome:
         ids = np.arange(first * law.n_fresh * law.p, (first + n) * law.n_fresh * law.p)  # by row, vector, coefficient
         normals = Stream(purpose=Purpose.OUTCOME_FRESH, sub=sweep, **key).normals(ids).reshape(form)
         pick = Stream(purpose=Purpose.OUTCOME_PICK, sub=sweep, **key).uniforms(rows)
-        response.renew(law.mean + law.sd * normals, pick)
+        normals *= law.sd
+        normals += law.mean
+        response.renew(normals, pick)
 
     def take(self, response: kernels.Response, occupied: np.ndarray) -> None:
         """Keep the coefficients of the clusters that remain in a tail."""
