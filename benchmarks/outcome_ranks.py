@@ -1,7 +1,6 @@
 """A cycle of a mixture with an outcome on several ranks beside one, and beside what the machine allows.
 
     mpirun -n 2 python benchmarks/outcome_ranks.py [--rows 1000000] [--cycles 24] [--shards 0] [--moves 4] [--plain]
-        [--keep]
 
 The table is that of `outcome.py table`; 0 shards are the default number, and moves 4, cycles between rounds of splits
 and merges, those of a run after its first 100 cycles. One chain runs three times from the true clusters, cycle by cycle
@@ -9,20 +8,19 @@ and by turns: on root alone while other ranks sleep; on every rank by itself, al
 second is what the machine allows, whose ranks share memory and clock. Efficiency is T1 / (n Tn), the median over
 cycles; of the ceiling, the seconds of all at once over n Tn. All have the same bits at the end, or the program fails.
 
---plain leaves the outcome out. --keep writes into benchmarks/results.
+--plain leaves the outcome out.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-from machine import keep, markdown
+from machine import markdown
 from outcome import made, write
 
 from mpibayes.hpc.crosscat.chain import Mixture
@@ -78,8 +76,7 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=24)
     parser.add_argument("--shards", type=int, default=0)
     parser.add_argument("--moves", type=int, default=4)
-    for switch in ("plain", "keep"):
-        parser.add_argument(f"--{switch}", action="store_true")
+    parser.add_argument("--plain", action="store_true")
     given, comm = parser.parse_args(), world()
     found, took = chains(comm, given), np.zeros((WARM + given.cycles, len(WAYS)))
     for i in range(len(took)):
@@ -107,11 +104,6 @@ def main() -> None:
     )
     head = ["the chain runs on", "cycle, ms", "efficiency", "beside the ceiling"]
     print(title, markdown(head, lines), note, sep="\n\n", flush=True)
-    if given.keep:
-        command = f"mpirun -n {n} python benchmarks/outcome_ranks.py " + " ".join(sys.argv[1:])
-        table = {"title": title, "head": head, "lines": lines, "note": note}
-        name = f"outcome_ranks_{given.rows}" + "_plain" * given.plain
-        keep(name, f"An outcome on several ranks: {given.rows:,} rows", command, [table], seconds=took)
 
 
 if __name__ == "__main__":
