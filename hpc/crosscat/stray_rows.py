@@ -19,6 +19,7 @@ from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.sync import COUNTS, Counts
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.parallel import shards
 from mpibayes.io.rows import ARRAYS, Rows
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import response
@@ -94,17 +95,20 @@ def visit(chain: Mixture, strays: np.ndarray) -> None:
     first = np.searchsorted(strays, chain.cut)
     here = [strays[first[s.index] : first[s.index + 1]] - s.start for s in chain.shards]
     views = zip(chain.views, host.by_view(chain))
-    changed = [view for view, outcome in views if _sweep(view, here, first, chain.cycles, outcome)]
+    changed = [view for view, outcome in views if _sweep(view, strays, here, first, chain.cycles, outcome)]
     if changed:
         chain.summarise(changed)
 
 
-def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int, outcome: Outcome | None) -> bool:
+def _sweep(
+    view: View, strays: np.ndarray, here: Sequence[np.ndarray], first: np.ndarray, cycle: int, outcome: Outcome | None
+) -> bool:
     """Sweep the stray rows in a view; return True if its partition changed. All ranks compute the same.
 
     here: stray rows among those of each of this rank's shards; first: number of the first stray row of each shard.
     """
-    rows, before, answers = _gathered(view, here, outcome)
+    rows, answers = _cells(view, strays, here, outcome)
+    before = _labels(view, here, first)
     clusters, key = collapsed_clusters(view.components, view.hyper, view.partition.statistics), view.key(cycle)
     prior, z, of = view.components.prior(view.hyper), before.copy(), None
     if outcome is not None:
@@ -122,8 +126,8 @@ def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int
         return False
     name = np.full(clusters.n_slots, -1, np.int32)
     name[occupied] = np.arange(len(occupied))
-    for shard, labels, strays in zip(view.shards, view.z, here):
-        labels[strays] = z[first[shard.index] : first[shard.index + 1]]
+    for shard, labels, places in zip(view.shards, view.z, here):
+        labels[places] = z[first[shard.index] : first[shard.index + 1]]
         if len(occupied) < len(name):
             labels[:] = name[labels]
     view.n_labels = len(occupied)
@@ -131,17 +135,34 @@ def _sweep(view: View, here: Sequence[np.ndarray], first: np.ndarray, cycle: int
     return True
 
 
-def _gathered(
-    view: View, here: Sequence[np.ndarray], outcome: Outcome | None
-) -> tuple[Rows, np.ndarray, Answers | None]:
-    """Return cells, labels and outcome of the stray rows of all shards, in order. Collective."""
-    mine = [(shard.rows.take(strays), z[strays]) for shard, z, strays in zip(view.shards, view.z, here)]
-    theirs = [] if outcome is None else [a.take(strays) for a, strays in zip(outcome.answers, here)]
+def _cells(
+    view: View, strays: np.ndarray, here: Sequence[np.ndarray], outcome: Outcome | None
+) -> tuple[Rows, Answers | None]:
+    """Return cells and outcome of the stray rows of all shards, in order. They are gathered once, and again after the
+    choice or the columns have changed; where links recode cells, in every cycle. Collective."""
+    kept = view.strays
+    if kept is not None and kept[0] is strays and (kept[2] is None) == (outcome is None):
+        return kept[1:]
+    mine = [shard.rows.take(places) for shard, places in zip(view.shards, here)]
+    theirs = [] if outcome is None else [a.take(places) for a, places in zip(outcome.answers, here)]
     every = view.comm.collect((mine, theirs))
-    rows, labels = zip(*(part for parts, _ in every for part in parts))
-    whole = [np.concatenate([getattr(part, name) for part in rows]) for name in ARRAYS]
+    rows = [part for parts, _ in every for part in parts]
     answers = [part for _, parts in every for part in parts]
-    return Rows(*whole, rows[0].widths), np.concatenate(labels), Answers.joined(answers) if answers else None
+    whole = Rows(*(np.concatenate([getattr(part, name) for part in rows]) for name in ARRAYS), rows[0].widths)
+    found = whole, Answers.joined(answers) if answers else None
+    view.strays = (strays, *found) if view.settings.links == "none" else None
+    return found
+
+
+def _labels(view: View, here: Sequence[np.ndarray], first: np.ndarray) -> np.ndarray:
+    """Return the labels of the stray rows of all shards, in order. Collective."""
+    comm, n = view.comm, view.n_shards
+    labels = np.zeros(first[-1], np.int32)
+    for shard, z, places in zip(view.shards, view.z, here):
+        labels[first[shard.index] : first[shard.index + 1]] = z[places]
+    held = [shards.of_rank(n, comm.size, rank) for rank in range(comm.size)]
+    comm.share_rows(labels, first[[*(of.start for of in held), n]])
+    return labels
 
 
 def _response(outcome: Outcome, a: Answers) -> response.Response:

@@ -111,6 +111,7 @@ class View:
         self.n_labels = 1
         self.counts: sync.Counts | None = None
         self.partition: Partition | None = None
+        self.strays: tuple | None = None  # stray rows, and their cells on all shards (stray_rows.py)
         self.update = global_update.Update(
             self.law, components, components.deal(comm.size), settings.opening, n_shards, n_rows
         )

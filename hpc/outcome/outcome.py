@@ -117,10 +117,13 @@ class Outcome:
         row."""
         law, n = self.law, len(response)
         rows = first + np.arange(n, dtype=np.int64)
-        ids = (rows[:, None] * law.n_fresh + np.arange(law.n_fresh))[:, :, None] * law.p + np.arange(law.p)
-        normals = Stream(purpose=Purpose.OUTCOME_FRESH, sub=sweep, **key).normals(ids.ravel()).reshape(ids.shape)
+        form = n, law.n_fresh, law.p
+        ids = np.arange(first * law.n_fresh * law.p, (first + n) * law.n_fresh * law.p)  # by row, vector, coefficient
+        normals = Stream(purpose=Purpose.OUTCOME_FRESH, sub=sweep, **key).normals(ids).reshape(form)
         pick = Stream(purpose=Purpose.OUTCOME_PICK, sub=sweep, **key).uniforms(rows)
-        response.renew(law.mean + law.sd * normals, pick)
+        normals *= law.sd
+        normals += law.mean
+        response.renew(normals, pick)
 
     def take(self, response: kernels.Response, occupied: np.ndarray) -> None:
         """Keep the coefficients of the clusters that remain in a tail."""

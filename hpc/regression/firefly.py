@@ -13,6 +13,7 @@ z integrated out, and z is redrawn: an exact block update, which takes a small s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -234,31 +235,32 @@ class Firefly:
 
     def _move_gathered(self, counts: np.ndarray, step: float, cycle: int) -> tuple[float, int]:
         """Gather the bright rows on root, update theta, and send theta and the rows' gaps back."""
-        comm, s = self.comm, self.settings
-        of_rank = [shards.of_rank(len(counts), comm.size, r) for r in range(comm.size)]
-        lengths = [int(counts[r.start : r.stop].sum()) for r in of_rank]
-        widths = self._record_widths()
-        mine = np.concatenate([np.zeros((0, sum(widths)), np.uint8), *(_records(lights) for _, lights in self._lights)])
-        everyone = comm.gather_to_root(mine, lengths)
-        n, total = self.problem.n_parameters, int(counts.sum())
-        back = np.zeros(n + 2 + total)
+        comm, s, n, widths = self.comm, self.settings, self.problem.n_parameters, self._widths
+        lengths = [int(counts[of.start : of.stop].sum()) for of in self._dealt]
+        everyone = comm.gather_to_root(kernels.packed([lights for _, lights in self._lights], *widths), lengths)
+        back = np.zeros(n + 2 + sum(lengths))
         if comm.rank == 0:
-            x, y, bounds = np.split(everyone, np.cumsum(widths[:-1]), axis=1)
-            self.target.load_arrays(_as(x, np.float32), _as(y, np.float64)[:, 0], _as(bounds, np.float64), counts)
+            self.target.load_arrays(*kernels.unpacked(everyone, *widths), counts)
             accept, looks = self.mover.step(self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain)
             back[:n], back[n], back[n + 1], back[n + 2 :] = self.theta, accept, looks, self.target.gap
         comm.broadcast(back)
         self.theta[:] = back[:n]
         start = n + 2 + sum(lengths[: comm.rank])
         for _, lights in self._lights:
-            lights.set_gap(back[start : start + lights.n_bright].copy())
+            lights.set_gap(back[start : start + lights.n_bright])
             start += lights.n_bright
         return float(back[n]), int(back[n + 1])
 
-    def _record_widths(self) -> tuple[int, int, int]:
-        """Bytes of a row to send: predictors, response, numbers of its bound."""
+    @cached_property
+    def _dealt(self) -> list[range]:
+        """Shards of every rank."""
+        return [shards.of_rank(self.problem.n_shards, self.comm.size, rank) for rank in range(self.comm.size)]
+
+    @cached_property
+    def _widths(self) -> tuple[int, int]:
+        """Numbers of a row's predictors, padded, and of its bound."""
         m = self.problem.likelihood
-        return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * m.n_bounds
+        return -(-m.n_predictors // LANES) * LANES, m.n_bounds
 
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
         """Update theta without moving the bright rows, or without bounds all rows."""
@@ -301,7 +303,7 @@ class Firefly:
 
     def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
         """Sum of log L~ or log L over the rows of all shards, in shard order; on root."""
-        p, comm = self.problem, self.comm
+        comm = self.comm
         width = 1 if gradient is None else 1 + len(theta)
         parts = np.zeros((len(sources), width))
         for row, (_, source) in enumerate(sources):
@@ -309,8 +311,7 @@ class Firefly:
             parts[row, 0] = target.partial(source, theta, slope)
             if slope is not None:
                 parts[row, 1:] = slope
-        lengths = [len(shards.of_rank(p.n_shards, comm.size, r)) for r in range(comm.size)]
-        gathered = comm.gather_to_root(parts, lengths)
+        gathered = comm.gather_to_root(parts, [len(of) for of in self._dealt])
         if comm.rank != 0:
             return 0.0
         total = gathered[0].copy()
@@ -349,14 +350,3 @@ class Firefly:
         for i, lights in self._lights:
             lights.set_bright(mine[i]["bright"])
             lights.refresh(self.theta)
-
-
-def _records(lights: kernels.Lights) -> np.ndarray:
-    """Bright rows as bytes, uint8 (M, widths)."""
-    x, y, bounds = lights.gather()
-    return np.concatenate([x.view(np.uint8), y[:, None].view(np.uint8), bounds.view(np.uint8)], axis=1)
-
-
-def _as(records: np.ndarray, dtype) -> np.ndarray:
-    """Reinterpret columns of bytes as numbers, (n, m)."""
-    return np.ascontiguousarray(records).view(dtype)

@@ -1,6 +1,6 @@
 """The kernels of Firefly Monte Carlo: rows, their brightness, the density of theta, its updates, and whole cycles."""
 
-from mpibayes.kernels.firefly.lights import Lights
+from mpibayes.kernels.firefly.lights import Lights, packed, unpacked
 from mpibayes.kernels.firefly.moves import (
     GOALS,
     HMC,
@@ -34,6 +34,8 @@ __all__ = [
     "Target",
     "adapt",
     "cycles",
+    "packed",
     "proposal_rate",
     "start_tuning",
+    "unpacked",
 ]

@@ -161,8 +161,13 @@ cdef class Target:
         cdef const int64_t[::1] length = np.ascontiguousarray(lengths, dtype=np.int64)
         x = checked("x", x, np.float32, (n, self.model.width))
         y, bounds = checked("y", y, np.float64, (n,)), checked("bounds", bounds, np.float64, (n, self.model.n_bounds))
-        if np.sum(lengths) != n or (len(length) and np.min(lengths) < 0):
-            raise ValueError(f"the lengths of the shards add up to {np.sum(lengths)}, not to {n} rows")
+        for i in range(length.shape[0]):
+            if length[i] < 0:
+                raise ValueError(f"shard {i} has {length[i]} rows")
+            at += length[i]
+        if at != n:
+            raise ValueError(f"the lengths of the shards add up to {at}, not to {n} rows")
+        at = 0
         cdef const float[:, ::1] x_view = x
         cdef const double[::1] y_view = y
         cdef const double[:, ::1] b_view = bounds

@@ -141,6 +141,7 @@ typedef struct { /* an outcome of rows, with a regression in each cluster (respo
     const double *odds;   /* (n, n_eta): exp(-y offset) for a logistic regression, exp(offset) for a softmax */
     const double *fresh;  /* (n, n_fresh, n_eta p): candidate coefficients of a new cluster; NULL if none can open */
     const double *pick;   /* (n,): uniforms that choose one of them */
+    const double *mean;   /* (n,): log of a row's mean likelihood under them */
     double precision, half; /* 1 / s, or 1 / (s sqrt nu) and (nu + 1) / 2 of Student's t */
     double *theta;        /* (n_eta p, stride): for instantiated clusters, and from `base` on for the tail's slots */
     double *up, *down;    /* (n_eta, stride), (stride,): exp(theta_0), exp(-theta_0) */

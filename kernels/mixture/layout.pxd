@@ -133,6 +133,7 @@ cdef extern from "layout.h" nogil:
         const double *odds
         const double *fresh
         const double *pick
+        const double *mean
         double precision, half
         double *theta
         double *up

@@ -26,8 +26,8 @@ ALWAYS_INLINE vd FN(vexp)(vd x) {
 
 ALWAYS_INLINE vd FN(within_exp)(vd x) { return LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), x)); }
 
-/* log L, lane by lane, at eta; not of a softmax */
-ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
+/* log L, lane by lane, of y at eta; not of a softmax */
+ALWAYS_INLINE vd FN(log_response)(const response_t *o, vd y, vd eta) {
     if (o->kind == RESPONSE_LOGISTIC) {
         vd x = -y * eta;
         vl above = x > 0.0;
@@ -82,10 +82,11 @@ static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, 
     }
     const double *theta = o->theta + first;
     const float *u = o->u + i * (o->p - 1);
+    vd row = SPREAD(y);
     for (int64_t k = 0; k < n; k += N_DOUBLE) {
         vd eta = *(const vd *)(theta + k) + o->offset[i];
         for (int64_t a = 1; a < o->p; a++) eta += *(const vd *)(theta + a * o->stride + k) * (double)u[a - 1];
-        *(vd *)(out + k) += FN(log_response)(o, y, eta);
+        *(vd *)(out + k) += FN(log_response)(o, row, eta);
     }
 }
 
@@ -96,46 +97,74 @@ ALWAYS_INLINE const double *FN(fresh_theta)(const response_t *o, int64_t i, int6
     return own ? o->theta + o->base + alone : o->fresh + (i * o->n_fresh + j) * o->n_eta * o->p;
 }
 
-/* log L of row i, whose outcome is known, under coefficients that are `step` apart */
-static double FN(log_response_of)(const response_t *o, int64_t i, const double *theta, int64_t step) {
-    vd total = SPREAD(1.0), at_y = SPREAD(0.0), eta = at_y;
+/* log L of row i, whose outcome is a known level, under coefficients that are `step` apart */
+static double FN(log_softmax_of)(const response_t *o, int64_t i, const double *theta, int64_t step) {
+    vd total = SPREAD(1.0), at_y = SPREAD(0.0);
     for (int64_t c = 0; c < o->n_eta; c++, theta += o->p * step) {
         double x = theta[0] + o->offset[i * o->n_eta + c];
         for (int64_t a = 1; a < o->p; a++) x += theta[a * step] * (double)o->u[i * (o->p - 1) + a - 1];
-        eta = SPREAD(x);
-        if (o->kind != RESPONSE_SOFTMAX) return FN(log_response)(o, o->y[i], eta)[0];
-        eta = FN(within_exp)(eta);
+        vd eta = FN(within_exp)(SPREAD(x));
         total += FN(vexp)(eta);
         if (o->y[i] == (double)(c + 1)) at_y = eta;
     }
     return (at_y - vlog(total))[0];
 }
 
-/* weight[j]: likelihoods under the fresh coefficients, up to scale, and their *total. Returns the log of their mean. */
-static double FN(weigh_fresh)(const response_t *o, int64_t i, int64_t alone, double weight[MOST_FRESH], double *total) {
-    double y = o->y[i], most = -INFINITY;
-    for (int64_t j = 0; j < o->n_fresh; j++) {
-        int64_t step;
-        const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
-        weight[j] = y != y ? 0.0 : FN(log_response_of)(o, i, theta, step);
-        if (weight[j] > most) most = weight[j];
+/* Likelihoods of n rows, each under its own fresh coefficients: weight[j n_fresh + f] up to a factor of the row, with
+ * their *total and the log of their mean. alone[j]: as in fresh_theta. */
+typedef struct { vd weight[BLOCK * MOST_FRESH / N_DOUBLE], total[BLOCK / N_DOUBLE], log_mean[BLOCK / N_DOUBLE]; } FN(fresh_t);
+APART void FN(weigh_fresh)(const response_t *o, const int64_t *at, const int64_t *alone, int64_t n, FN(fresh_t) *out) {
+    int64_t r = o->n_fresh, step;
+    vd target[BLOCK * MOST_FRESH / N_DOUBLE], most[BLOCK / N_DOUBLE];
+    double *weight = (double *)out->weight, *total = (double *)out->total, *y = (double *)target;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t i = at[j];
+        for (int64_t f = 0; f < r; f++) {
+            const double *theta = FN(fresh_theta)(o, i, alone[j], f, &step);
+            double x = theta[0] + o->offset[i * o->n_eta];
+            for (int64_t a = 1; a < o->p; a++) x += theta[a * step] * (double)o->u[i * (o->p - 1) + a - 1];
+            y[j * r + f] = o->y[i], weight[j * r + f] = x;
+            if (o->kind == RESPONSE_SOFTMAX && o->y[i] == o->y[i])
+                weight[j * r + f] = FN(log_softmax_of)(o, i, theta, step);
+        }
     }
-    *total = 0;
-    for (int64_t j = 0; j < o->n_fresh; j++) *total += weight[j] = exp_negative(weight[j] - most);
-    return most + log_positive(*total / o->n_fresh);
+    for (int64_t l = n * r; l & (N_DOUBLE - 1); l++) y[l] = weight[l] = 0.0;
+    for (int64_t v = 0; v * N_DOUBLE < n * r; v++) {
+        vd x = out->weight[v], known = target[v];
+        if (o->kind != RESPONSE_SOFTMAX) x = FN(log_response)(o, known, x);
+        out->weight[v] = SELECT(known == known, x, SPREAD(0.0));
+    }
+    for (int64_t j = 0; j < BLOCK; j++) {
+        double highest = j < n ? -INFINITY : 0.0;
+        for (int64_t f = 0; j < n && f < r; f++) highest = weight[j * r + f] > highest ? weight[j * r + f] : highest;
+        for (int64_t f = 0; j < n && f < r; f++) weight[j * r + f] -= highest;
+        ((double *)most)[j] = highest;
+    }
+    for (int64_t v = 0; v * N_DOUBLE < n * r; v++) out->weight[v] = FN(vexp_negative)(out->weight[v]);
+    for (int64_t j = 0; j < BLOCK; j++) {
+        total[j] = j < n ? 0.0 : r;
+        for (int64_t f = 0; j < n && f < r; f++) total[j] += weight[j * r + f];
+    }
+    for (int64_t v = 0; v < BLOCK / N_DOUBLE; v++) {
+        vd mean = out->total[v] / (double)r;
+        out->log_mean[v] = most[v] + (vlog(mean) + (mean - mean));
+    }
 }
 
 /* Add the outcome's log likelihoods to the scores of a block: lanes 0..n_prefix-1 are instantiated clusters, the others
  * slots; fresh: the lane of the new cluster, whose score is in `before` if the tail is empty. */
 static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, const int64_t *at, const int64_t *own,
                               int64_t n_prefix, int64_t n, double *before, int64_t fresh) {
-    double weight[MOST_FRESH], total;
     for (int64_t j = 0; j < w->block.n; j++) {
         double *out = w->scores + j * n, *slots = out + n_prefix;
         FN(add_log_response)(o, at[j], 0, out, n_prefix);
         if (!t) continue;
-        int64_t alone = own[j] >= 0 && t->size[own[j]] == 1 ? own[j] : -1;
-        double opened = FN(weigh_fresh)(o, at[j], alone, weight, &total);
+        double opened = o->mean[at[j]];
+        if (own[j] >= 0 && t->size[own[j]] == 1) { /* alone */
+            FN(fresh_t) of_row;
+            FN(weigh_fresh)(o, at + j, own + j, 1, &of_row);
+            opened = ((const double *)of_row.log_mean)[0];
+        }
         if (n == n_prefix) {
             before[j] += opened;
             continue;
@@ -148,10 +177,12 @@ static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, c
 
 /* Give a slot that row i opens, or stays alone in, one of the row's fresh coefficient vectors. */
 static void FN(open_slot)(const response_t *o, int64_t i, int64_t alone, int64_t slot) {
-    double weight[MOST_FRESH], total, below = 0;
+    FN(fresh_t) fresh;
+    const double *weight = (const double *)fresh.weight;
     int64_t j = 0, step;
-    FN(weigh_fresh)(o, i, alone, weight, &total);
-    for (below = weight[0]; j + 1 < o->n_fresh && below <= o->pick[i] * total;) below += weight[++j];
+    FN(weigh_fresh)(o, &i, &alone, 1, &fresh);
+    double below = weight[0], total = ((const double *)fresh.total)[0];
+    while (j + 1 < o->n_fresh && below <= o->pick[i] * total) below += weight[++j];
     const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
     for (int64_t a = 0; a < o->n_eta * o->p; a++) o->theta[a * o->stride + o->base + slot] = theta[a * step];
     for (int64_t c = 0; c < o->n_eta; c++) {

@@ -8,6 +8,7 @@ cdef class Response:
     cdef const double[::1] y, offset, odds, pick
     cdef const float[:, ::1] u
     cdef const double[:, :, ::1] fresh
+    cdef double[::1] mean
     cdef object buffer
     cdef int64_t room
 

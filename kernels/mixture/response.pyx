@@ -23,6 +23,7 @@ from mpibayes.kernels.common.machine import ISA_NUMBER
 cdef extern from "response_kernels.h" nogil:
     int kernel_isa
     void kernel_respond(const response_t *, const double *, const double *, int64_t, double *, double *, double *)
+    void kernel_offer(const response_t *, int64_t, double *)
     void kernel_find_gaps(const response_t *, const double *, const double *, const double *, const double *, int64_t,
                           double *)
 
@@ -101,7 +102,9 @@ cdef class Response:
         self.fresh, self.pick = fresh, pick
         self.c.n_fresh = fresh.shape[1]
         if fresh.shape[0]:
-            self.c.fresh, self.c.pick = &fresh[0, 0, 0], &pick[0]
+            self.mean = np.empty(fresh.shape[0])
+            self.c.fresh, self.c.pick, self.c.mean = &fresh[0, 0, 0], &pick[0], &self.mean[0]
+            kernel_offer(&self.c, fresh.shape[0], &self.mean[0])
 
     def slots(self, which):
         """Coefficients (C p, m) of the tail's slots `which`."""

@@ -12,6 +12,8 @@ static inline void kernel_respond(const response_t *o, const double *y, const do
     DISPATCH(respond, o, y, eta, n, value, slope, spread);
 }
 
+static inline void kernel_offer(const response_t *o, int64_t n, double *mean) { DISPATCH(offer, o, n, mean); }
+
 static inline void kernel_find_gaps(const response_t *o, const double *y, const double *eta, const double *h,
                                     const double *level, int64_t n, double *gap) {
     DISPATCH(find_gaps, o, y, eta, h, level, n, gap);

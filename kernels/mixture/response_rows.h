@@ -62,6 +62,18 @@ static void FN(respond)(const response_t *o, const double *y, const double *eta,
     }
 }
 
+/* mean[i]: log of the mean likelihood of row i of n under its fresh coefficients */
+static void FN(offer)(const response_t *o, int64_t n, double *mean) {
+    int64_t at[BLOCK], alone[BLOCK];
+    FN(fresh_t) fresh;
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        for (int64_t j = 0; j < m; j++) at[j] = i + j, alone[j] = -1;
+        FN(weigh_fresh)(o, at, alone, m, &fresh);
+        memcpy(mean + i, fresh.log_mean, m * sizeof *mean);
+    }
+}
+
 /* gap[i] = log L - log B >= 0 at eta[i] of n rows, padded to 8; h, level: see hpc/outcome/bounds.py */
 static void FN(find_gaps)(const response_t *o, const double *y, const double *eta, const double *h, const double *level,
                           int64_t n, double *gap) {

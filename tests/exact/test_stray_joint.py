@@ -67,6 +67,7 @@ def p_value(name, kind=VisitsAlone, strays=range(4), **settings):
         y = simulated(of, eta, generator)
         for shard, answers in zip(mixture.shards, outcome.answers):
             answers.y[:] = y[shard.start : shard.start + len(shard)]
+        mixture.view.strays = None  # which has the outcomes before
         before = summaries(z, outcome.theta, outcome.beta, eta, y)
         production.place(mixture, z, r * production.STRIDE)
         for _ in range(STEPS):

@@ -67,8 +67,9 @@ def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
         if way == "lights":
             target.load(lights)
         elif way == "arrays":
-            parts = [one.gather() for one in lights]
-            target.load_arrays(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)), lengths)
+            x, _, bounds = lights[0].gather()
+            widths = x.shape[1], bounds.shape[1]
+            target.load_arrays(*firefly.unpacked(firefly.packed(lights, *widths), *widths), lengths)
         else:
             target.remote = remote
         accept, evaluations = mover.step(target, theta, step, 3, 4, cycle, 1)
