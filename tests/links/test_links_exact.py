@@ -82,6 +82,7 @@ def test_wrong_programs_are_rejected(wrong, name):
     assert not result.passed, str(result)
 
 
+@pytest.mark.thorough
 def test_levels_that_no_row_has_take_their_share():
     """Clusters of three shards have drawn probabilities, of unseen levels in total alone."""
     result = judged(serial(), "rows5", 3, 150, 20)
