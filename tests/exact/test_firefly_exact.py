@@ -262,7 +262,7 @@ def law_on_ranks(program=contextlib.nullcontext):
     return comm.share(result)
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     """The law on real ranks, without other checks."""
@@ -270,7 +270,7 @@ def test_law_on_ranks():
     assert result.passed, f"{result} (seed {seed(68)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_wrong_program_on_ranks_is_rejected():
     result = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)

@@ -171,7 +171,7 @@ def test_same_bits_of_many_features(opening):
     require_the_same(lambda where: large(where, opening))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     """The law on real ranks; as many replicates reject a program without anchors (next test)."""

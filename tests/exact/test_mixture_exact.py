@@ -203,7 +203,7 @@ def test_same_bits_on_every_number_of_ranks(third):
         require_the_same(joint, "joint", n_shards, seed(39))
 
 
-@pytest.mark.quick("cat6py-6-one", ranks=3)
+@pytest.mark.quick("cat6py-6-one", ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, n_shards, opening", [("cat6py", 6, "one"), ("nix5", 4, "all")])
 def test_posterior_law_on_ranks(name, n_shards, opening):
@@ -213,7 +213,7 @@ def test_posterior_law_on_ranks(name, n_shards, opening):
     assert result.passed, f"{result} (seed {seed(40)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()

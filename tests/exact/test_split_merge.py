@@ -378,7 +378,7 @@ def test_same_bits_on_every_number_of_ranks(third):
         )
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi
 def test_steps_are_weighed_once_and_again_behind_a_change():
     """Each step is weighed by one rank, for the current clusters; all ranks receive its result."""
@@ -401,7 +401,7 @@ def test_steps_are_weighed_once_and_again_behind_a_change():
     assert everywhere == sorted([(step, 3) for step in range(8) if step != 4] + [(step, 2) for step in (3, 5, 6, 7)])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()
@@ -418,7 +418,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
     assert comm.share(result[0] != result[-1])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("wrong", [None, wrong_moves.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):

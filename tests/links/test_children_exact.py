@@ -185,13 +185,13 @@ def history(comm, name: str):
     return children.replicates(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()

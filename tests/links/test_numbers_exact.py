@@ -82,13 +82,13 @@ def history(comm, name: str, n_shards: int):
     return program.replicates(mixture, law_of(name), 4, 6, seed(74))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name, 3) for name in LAWS])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()

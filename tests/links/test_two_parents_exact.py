@@ -92,7 +92,7 @@ def test_joint_law_of_rows_and_missing_parents():
     assert off(records(serial(), CYCLES)) < 1.0
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
@@ -100,7 +100,7 @@ def test_joint_law_on_ranks():
     assert comm.share(comm.rank or off(seen) < 1.0)
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(lambda comm, n: ([of] for of in records(comm, 30, n_shards=n) if of is not None), [(3,)])

@@ -107,7 +107,7 @@ def bits(comm, name: str, n_shards: int):
     return program.history(mixture, LAWS[name], 0, range(0, 200, 67), 3, seed(74))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_same_states_on_every_number_of_ranks(n_shards):
@@ -115,7 +115,7 @@ def test_same_states_on_every_number_of_ranks(n_shards):
         require_the_same(lambda where, name=name: bits(where, name, n_shards), name, n_shards, seed(73))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     comm = world()

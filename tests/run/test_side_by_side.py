@@ -199,9 +199,9 @@ IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left
     [
         (2, IN_A_CYCLE.format(rank=1, what='raise NumericalError("only I know")'), 5, True),
         (4, IN_A_CYCLE.format(rank=3, what='raise NumericalError("only I know")'), 5, False),
-        (4, IN_A_CYCLE.format(rank=2, what='raise RuntimeError("boom")'), 70, False),
+        (2, IN_A_CYCLE.format(rank=1, what='raise RuntimeError("boom")'), 70, False),
         (2, IN_A_CYCLE.format(rank=1, what="raise MemoryError"), 4, False),
-        (4, IN_A_CYCLE.format(rank=2, what="return not_finite(cycle(self, word))"), 5, True),
+        (2, IN_A_CYCLE.format(rank=1, what="return not_finite(cycle(self, word))"), 5, True),
         (4, NO_ROOM.format(rank=3), 4, True),
         (2, NO_ROOM.format(rank=1), 4, True),
     ],
