@@ -197,7 +197,7 @@ def load(items):
 def mark_thorough(config, items, size=1):
     """Mark the variants that a test's mark `quick` leaves out as `thorough`: they belong only to `make test-all`.
 
-    quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=3) those on so many
+    quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=2) those on so many
     ranks of the runs on more than one. A name without a variant is an error, so that a change of parameters cannot
     silently empty `make test`.
     """

@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_searches_end(data):
     assert choice.scores.min() < choice.scores.max()
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_the_same_on_any_number_of_ranks():
     from mpibayes.hpc.parallel.comm import world
@@ -259,7 +259,7 @@ def test_few_new_rows_judge_nothing(n_new, n):
     assert strategy.n_new_judges(n_new) == n
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_the_chain_as_it_was_is_judged_alike_on_ranks():
     from mpibayes.hpc.parallel.comm import world

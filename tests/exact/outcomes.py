@@ -99,12 +99,6 @@ def summaries(name: str) -> tuple[list[str], np.ndarray, list[str], np.ndarray]:
     return list(target["p"]), np.array(list(target["p"].values())), list(moments), np.array(list(moments.values()))
 
 
-def growth_form(z: np.ndarray) -> str:
-    """Restricted-growth form of a partition."""
-    seen: dict[int, int] = {}
-    return "".join(str(seen.setdefault(k, len(seen))) for k in z.tolist())
-
-
 def recorded(mixture: Mixture, z: np.ndarray, whole: Answers) -> np.ndarray:
     """b and b^2 of every global coefficient, eta and eta^2 of every row, of a softmax of each level but the first, and
     log hazards and their squares, as `summaries` orders them."""

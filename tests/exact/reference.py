@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
 
-from tests.exact.enumerate import Case, Grids, Posterior, column_values, leaders, log_marginal_of_subsets, normalised
+from tests.exact.enumerate import Case, Posterior, column_values, leaders, log_marginal_of_subsets
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Scheme:
     anchors: bool = True
     private: bool = True
     tail: str = "exact"
-    hypers: str = "before"
 
 
 EXACT = Scheme()
@@ -40,7 +38,6 @@ TWINS = {
     "nothing private": Scheme(private=False),
     "tail over N": Scheme(tail="rows"),
     "tail PY(alpha, d)": Scheme(tail="prior"),
-    "hyperparameters after w": Scheme(hypers="after"),
     "published, literal": Scheme(private=False, anchors=False, tail="literal"),
     "published, repaired": Scheme(private=False, anchors=False),
     "published, all hot": Scheme(opening="hot", private=False, anchors=False),
@@ -48,10 +45,9 @@ TWINS = {
 
 
 class Reference:
-    """Chains of one case in step.  `shard_of`: the shard of each row, int (N,); grids as in `Posterior`."""
+    """Chains of one case in step, with its hyperparameters.  `shard_of`: the shard of each row, int (N,)."""
 
-    def __init__(self, case: Case, shard_of, scheme: Scheme = EXACT, sweeps: int = 2, grids: Grids | None = None):
-        grids = grids or Grids()
+    def __init__(self, case: Case, shard_of, scheme: Scheme = EXACT, sweeps: int = 2):
         self.case, self.scheme, self.sweeps = case, scheme, sweeps
         self.shard_of = np.asarray(shard_of)
         self.n_shards = int(self.shard_of.max()) + 1
@@ -60,25 +56,21 @@ class Reference:
         self.members = (masks[:, None] >> np.arange(n)) & 1
         self.sizes = self.members.sum(axis=1)
         self.shard_mask = np.array([(self.shard_of == p) @ (1 << np.arange(n)) for p in range(self.n_shards)])
-        points, weights = grids.process or (((case.concentration, case.discount),), (0.0,))
-        self.points, self.log_points = np.array(points, dtype=float), normalised(weights)
-        self.columns = []
-        for column in case.columns:
-            priors, weights = grids.columns.get(column[0], ((case.priors[column[0]],), (0.0,)))
-            tables = np.array([log_marginal_of_subsets(column, prior) for prior in priors])
-            self.columns.append((column[1], column_values(column), priors, normalised(weights), tables))
+        self.alpha, self.d = float(case.concentration), float(case.discount)
+        self.columns = [(column[1], column_values(column), case.priors[column[0]]) for column in case.columns]
+        # log f(C) of the clusters, by their bit masks
+        self.log_f = sum(log_marginal_of_subsets(column, case.priors[column[0]]) for column in case.columns)
 
     # ---- cluster parameters ------------------------------------------------------------------------------------------
 
-    def posterior_scores(self, mask, h, generator) -> np.ndarray:
+    def posterior_scores(self, mask, generator) -> np.ndarray:
         """theta drawn for every (replicate, slot) given its members `mask` (R, K); log f(x_n | theta), (R, K, N)."""
         out = np.zeros((*mask.shape, self.n))
-        for c, (kind, values, priors, _, _) in enumerate(self.columns):
-            which = h[:, c]
+        for kind, values, prior in self.columns:
             if kind in ("categorical", "boolean"):
-                beta = np.array([prior["dirichlet"] for prior in priors], dtype=float)[which]
-                counts = self.members @ (values[:, None] == np.arange(beta.shape[1]))
-                log_gamma = log_gammas(beta[:, None, :] + counts[mask], generator)
+                beta = np.array(prior["dirichlet"], dtype=float)
+                counts = self.members @ (values[:, None] == np.arange(len(beta)))
+                log_gamma = log_gammas(beta + counts[mask], generator)
                 log_theta = log_gamma - np.logaddexp.reduce(log_gamma, axis=-1)[..., None]
                 seen = values >= 0
                 out[:, :, seen] += log_theta[:, :, values[seen]]
@@ -88,9 +80,7 @@ class Reference:
             n = (self.members @ seen.astype(float))[mask]
             total = (self.members @ x)[mask]
             if kind == "real":
-                mean, kappa, nu, variance = (
-                    np.array([p[k] for p in priors])[which][:, None] for k in ("mean", "kappa", "nu", "variance")
-                )
+                mean, kappa, nu, variance = (prior[k] for k in ("mean", "kappa", "nu", "variance"))
                 kappa_n, nu_n = kappa + n, nu + n
                 mean_n = (kappa * mean + total) / kappa_n
                 centre = total / np.maximum(n, 1.0)
@@ -101,45 +91,17 @@ class Reference:
                 mu, sigma2 = mu[..., None], sigma2[..., None]
                 score = -0.5 * np.log(2 * np.pi * sigma2) - (x - mu) ** 2 / (2 * sigma2)
             else:
-                shape, rate = (np.array([p[k] for p in priors])[which][:, None] for k in ("shape", "rate"))
+                shape, rate = prior["shape"], prior["rate"]
                 lam = generator.standard_gamma(shape + total) / (rate + n)
                 score = x * np.log(lam)[..., None] - lam[..., None]  # the x! cancels
                 score = score - np.array([np.log(np.arange(1, v + 1)).sum() for v in x])
             out += np.where(seen, score, 0.0)
         return out
 
-    def log_f(self, mask, h) -> np.ndarray:
-        """log f(C) for clusters given as bit masks (R, ...), under each replicate's column priors h (R, C)."""
-        out = 0.0
-        for c, (*_, tables) in enumerate(self.columns):
-            which = h[:, c].reshape(-1, *([1] * (mask.ndim - 1)))
-            out = out + tables[which, mask]
-        return out
-
     # ---- one cycle ---------------------------------------------------------------------------------------------------
 
-    def hyperparameters(self, mask, generator, process: bool = True, columns: bool = True, old=None):
-        """Points of the grids drawn from p(alpha, d | z) and p(h_c | z)."""
-        occupied = mask > 0
-        size, k = self.sizes[mask], occupied.sum(axis=1)
-        r = len(mask)
-        g, h = (None, None) if old is None else old
-        if process:
-            logits = np.empty((r, len(self.points)))
-            i = np.arange(1, self.n)
-            for j, (alpha, d) in enumerate(self.points):
-                opened = np.log(np.where(i < k[:, None], alpha + i * d, 1.0)).sum(axis=1)
-                blocks = np.where(occupied, gammaln(np.maximum(size, 1) - d) - gammaln(1 - d), 0.0).sum(axis=1)
-                logits[:, j] = self.log_points[j] + opened - np.log(alpha + i).sum() + blocks
-            g = pick(logits, generator)
-        if columns:
-            h = np.zeros((r, len(self.columns)), dtype=np.int64)
-            for c, (*_, weights, tables) in enumerate(self.columns):
-                h[:, c] = pick(weights + tables[:, mask].sum(axis=2).T, generator)
-        return g, h
-
     def cycle(self, z, generator):
-        """One cycle of every replicate: labels z (R, N) -> labels, and the (process point, column points) in force."""
+        """One cycle of every replicate: labels z (R, N) -> labels."""
         scheme, n, r = self.scheme, self.n, len(z)
         rows, slots = np.arange(r), 2 * n
         z = leaders(z)
@@ -148,9 +110,7 @@ class Reference:
             mask[rows, z[:, i]] |= 1 << i
         occupied = mask > 0
 
-        g, h = self.hyperparameters(mask, generator)
-        alpha, d = self.points[g].T
-
+        alpha, d = self.alpha, self.d
         collapsed = generator.integers(self.n_shards, size=r)
         if scheme.opening == "all":
             owner = generator.integers(self.n_shards, size=(r, slots))
@@ -168,23 +128,20 @@ class Reference:
         if scheme.opening == "one":
             has_tail = np.arange(self.n_shards) == collapsed[:, None]
         if scheme.opening == "all":
-            tail_shape = alpha[:, None] / self.n_shards + tail_rows
-            concentration = np.repeat(alpha[:, None] / self.n_shards, self.n_shards, axis=1)
+            tail_shape = alpha / self.n_shards + tail_rows
+            concentration = np.full((r, self.n_shards), alpha / self.n_shards)
         else:
             whole = alpha + k1 * d
             tail_shape = np.where(np.arange(self.n_shards) == collapsed[:, None], whole[:, None] + tail_rows, 0.0)
-            concentration = np.repeat((alpha if scheme.tail == "prior" else whole)[:, None], self.n_shards, axis=1)
-        shapes = np.concatenate([np.where(shared, size - d[:, None], 0.0), tail_shape], axis=1)
+            given = np.full(r, alpha) if scheme.tail == "prior" else whole
+            concentration = np.repeat(given[:, None], self.n_shards, axis=1)
+        shapes = np.concatenate([np.where(shared, size - d, 0.0), tail_shape], axis=1)
         log_gamma = np.where(shapes > 0, log_gammas(np.where(shapes > 0, shapes, 1.0), generator), -np.inf)
         log_weight = log_gamma - np.logaddexp.reduce(log_gamma, axis=1)[:, None]
         log_weight, log_tail = log_weight[:, :slots], log_weight[:, slots:]
         if scheme.opening == "hot":
             log_tail = np.repeat(log_tail[rows, collapsed][:, None], self.n_shards, axis=1)
-        if scheme.hypers == "after":
-            g, _ = self.hyperparameters(mask, generator, columns=False, old=(g, h))
-            alpha, d = self.points[g].T
-            concentration = np.repeat((alpha + k1 * d)[:, None], self.n_shards, axis=1)
-        scores = self.posterior_scores(mask, h, generator)
+        scores = self.posterior_scores(mask, generator)
 
         priority = generator.random((r, n))
         candidates = np.where((off[:, :, None] >> np.arange(n)) & 1, priority[:, None, :], np.inf)
@@ -195,13 +152,13 @@ class Reference:
         for _ in range(self.sweeps):
             for i in range(n):
                 self.visit(
-                    i, z, mask, owner, private, shared, log_weight, log_tail, concentration, d, scores, h,
+                    i, z, mask, owner, private, shared, log_weight, log_tail, concentration, scores,
                     priority, anchor, anchor_priority, has_tail, hot, generator,
                 )  # fmt: skip
-        return z, g, h
+        return z
 
     def visit(
-        self, i, z, mask, owner, private, shared, log_weight, log_tail, concentration, d, scores, h,
+        self, i, z, mask, owner, private, shared, log_weight, log_tail, concentration, scores,
         priority, anchor, anchor_priority, has_tail, hot, generator,
     ):  # fmt: skip
         """Visit row i of every replicate, in place."""
@@ -224,11 +181,11 @@ class Reference:
         c, lt = concentration[:, p], np.where(has_tail[:, p], log_tail[:, p], -np.inf)
         total = m + c if scheme.tail in ("exact", "prior") else np.full(len(z), float(self.n))
         with np.errstate(divide="ignore", invalid="ignore"):
-            old = np.log(size - d[:, None]) + self.log_f(without | bit, h) - self.log_f(without, h)
+            old = np.log(size - self.d) + self.log_f[without | bit] - self.log_f[without]
             logits = np.where(size > 0, (lt - np.log(total))[:, None] + old, logits)
-            fresh = lt + np.log(c + j * d) - np.log(total)
+            fresh = lt + np.log(c + j * self.d) - np.log(total)
             if scheme.tail != "literal":
-                fresh = fresh + self.log_f(np.full(len(z), bit), h)
+                fresh = fresh + self.log_f[bit]
         vacant = (~shared & (without == 0)).argmax(axis=1)
         # With one row and alpha < 0 only the new cluster can be chosen, and c <= 0.
         alone = np.isneginf(logits).all(axis=1)
@@ -240,15 +197,6 @@ class Reference:
         without[rows, chosen] |= bit
         mask[...] = without
         z[:, i] = chosen
-
-    def run(self, z, cycles: int, generator, record=None):
-        """`cycles` cycles from labels z; record(labels, g, h) is called after each.  Returns the labels."""
-        z = np.array(z)
-        for _ in range(cycles):
-            z, g, h = self.cycle(z, generator)
-            if record is not None:
-                record(z, g, h)
-        return z
 
 
 class Uncollapsed(Reference):
@@ -265,15 +213,13 @@ class Uncollapsed(Reference):
         mask = np.zeros((r, n + self.atoms), dtype=np.int64)
         for i in range(n):
             mask[rows, z[:, i]] |= 1 << i
-        g, h = self.hyperparameters(mask, generator)
-        alpha = self.points[g][:, :1]
         fresh = np.arange(n + self.atoms) >= n
-        shapes = np.where(fresh, alpha / self.atoms, self.sizes[mask])
+        shapes = np.where(fresh, self.alpha / self.atoms, self.sizes[mask])
         log_gamma = np.where(shapes > 0, log_gammas(np.where(shapes > 0, shapes, 1.0), generator), -np.inf)
-        scores = self.posterior_scores(mask, h, generator)
+        scores = self.posterior_scores(mask, generator)
         for i in range(n):
             z[:, i] = pick(log_gamma + scores[:, :, i], generator)
-        return z, g, h
+        return z
 
 
 def log_gammas(shape, generator) -> np.ndarray:
@@ -296,20 +242,8 @@ def contiguous(n_rows: int, n_shards: int) -> np.ndarray:
 
 def history(reference: Reference, posterior: Posterior, replicates: int, cycles: int, generator) -> np.ndarray:
     """Replicates started at exact draws: numbers of partitions after each cycle (replicates, cycles)."""
-    seen = []
-    z = posterior.draw(generator, replicates)
-    reference.run(z, cycles, generator, lambda labels, g, h: seen.append(posterior.index(labels)))
+    z, seen = posterior.draw(generator, replicates), []
+    for _ in range(cycles):
+        z = reference.cycle(z, generator)
+        seen.append(posterior.index(z))
     return np.array(seen).T
-
-
-def joint_history(reference: Reference, posterior: Posterior, replicates: int, cycles: int, generator):
-    """`history`, with the grid points in force in each cycle: (R, T), process (R, T), columns (R, T, C).
-
-    A cycle draws the hyperparameters given the partition and then moves the partition given them, so the pair recorded
-    at its end is a draw of the joint posterior.
-    """
-    seen = []
-    z = posterior.draw(generator, replicates)
-    reference.run(z, cycles, generator, lambda labels, g, h: seen.append((posterior.index(labels), g, h)))
-    index, process, columns = (np.stack(part, axis=1) for part in zip(*seen))
-    return index, process, columns

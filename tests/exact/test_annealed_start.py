@@ -52,7 +52,7 @@ def test_not_settled_when_growth_ends():
     assert p < LEVEL, f"p = {p}"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_settled_on_ranks():
     """The same bits as on one rank, whose law is tested above."""

@@ -340,7 +340,7 @@ def test_same_bits_on_ranks():
     assert world().rank or np.array_equal(result, labels(serial()))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     result = alone(world(), "holes6", 3, 15, 175)

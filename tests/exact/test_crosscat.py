@@ -61,7 +61,7 @@ def test_law_of_the_whole_cycle_on_ranks():
     assert result is None or result.passed, f"{result} (seed {seed(152)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_the_whole_cycle_has_the_same_bits_on_ranks():
     def bits(comm):

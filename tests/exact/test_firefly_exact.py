@@ -24,6 +24,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production_firefly as production
 from tests.exact import wrong_firefly as wrong
 from tests.exact.compare import seed
+from tests.exact.on_ranks import require_the_same
 from tests.exact.regression_cases import CASES, INTERCEPTS, posterior
 
 LEVEL = 1e-4
@@ -183,9 +184,8 @@ def test_law_of_every_cut(name, bounds, move, sweep, n_shards):
 def test_law_of_every_pair_on_ranks(bounds, move, sweep):
     """On 4 shards, which ranks share as two each, one each, or 2, 1 and 1."""
     comm, settings = world(), {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
-    result = production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(70)})"
+    result = comm.share(production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings))
+    assert result.passed, f"{result} (seed {seed(70)})"
 
 
 # ---- wrong programs --------------------------------------------------------------------------------------------------
@@ -228,13 +228,6 @@ def test_adaptation_ends_with_burn_in():
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def on_all_and_alone(comm, *arguments, **settings):
-    """Digests of a chain on all ranks and on root only, shared."""
-    together = production.digest(comm, *arguments, **settings)
-    alone = production.digest(serial(), *arguments, **settings) if comm.rank == 0 else None
-    return comm.share(together), comm.share(alone)
-
-
 @pytest.mark.quick("some, rows gathered", "some, sums asked where two are bright")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize(
@@ -244,40 +237,41 @@ def on_all_and_alone(comm, *arguments, **settings):
 )
 def test_same_bits_on_every_number_of_ranks(gather_limit, configurations):
     """Every trace, from the first cycle on."""
-    comm = world()
     for name, bounds, move, sweep, n_shards in configurations:
         settings = dict(bounds=bounds, theta_update=move, gather_limit=gather_limit, refresh=5, **SWEEPS[sweep])
-        together, alone = on_all_and_alone(comm, CASES[name], n_shards, seed(66), 16, posterior_every=6, **settings)
-        assert together == alone, (name, bounds, move, sweep, n_shards, seed(66))
+        of = {"posterior_every": 6, **settings}
+        require_the_same(
+            lambda where, name=name, n=n_shards, of=of: production.digest(where, CASES[name], n, seed(66), 16, **of),
+            *(name, bounds, move, sweep, n_shards, seed(66)),
+        )
 
 
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("move", MOVES)
 def test_same_bits_of_regular_mcmc(move):
-    comm = world()
-    for name in CASES:
-        together, alone = on_all_and_alone(comm, CASES[name], 4, seed(67), 16, bounds="none", theta_update=move)
-        assert together == alone, (name, move, seed(67))
+    of = {"bounds": "none", "theta_update": move}
+    for name, case in CASES.items():
+        require_the_same(lambda where, case=case: production.digest(where, case, 4, seed(67), 16, **of), name, move)
 
 
 def law_on_ranks(program=contextlib.nullcontext):
-    """(passed, text) of a short chain on all ranks: more ranks than cores make a cycle slow."""
+    """Verdict on a short chain on all ranks: more ranks than cores make a cycle slow."""
     comm, settings = world(), {"bounds": "untuned", "q": 0.9, "burn_in": 30}
     with program():
         result = production.verdict(comm, posterior("logistic24"), 4, seed(68), (50, 10), LEVEL, **settings)
-    return comm.share((result.passed, str(result)) if comm.rank == 0 else None)
+    return comm.share(result)
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     """The law on real ranks, without other checks."""
-    passed, text = law_on_ranks()
-    assert passed, f"{text} (seed {seed(68)})"
+    result = law_on_ranks()
+    assert result.passed, f"{result} (seed {seed(68)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_wrong_program_on_ranks_is_rejected():
-    passed, text = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)
-    assert not passed, text
+    result = law_on_ranks(wrong.PROGRAMS["misprinted acceptance"].in_place)
+    assert not result.passed, str(result)

@@ -88,7 +88,7 @@ def test_the_law_of_grids_in_a_configuration(tmp_path):
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 def test_grids_have_the_same_bits_on_ranks(tmp_path):
     starts, hypers = JOINT.draw(np.random.default_rng(seed(63)), 2, sampler_of(serial(), tmp_path, 3).view.hyper)
     together = production.digest(sampler_of(world(), tmp_path, 3), starts, 4, hypers)

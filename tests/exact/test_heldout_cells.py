@@ -127,7 +127,7 @@ def test_same_scores_on_every_number_of_ranks():
     assert comm.rank != 0 or scores == expected
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_score_is_the_predictive_density_on_ranks():
     comm = world()

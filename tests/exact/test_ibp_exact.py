@@ -18,6 +18,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import program_ibp as program
 from tests.exact.compare import LOOKS, seed
 from tests.exact.ibp import CASES, draw_prior
+from tests.exact.on_ranks import require_the_same
 
 LEVEL = 1e-4
 CYCLES = 8
@@ -143,7 +144,6 @@ def test_every_row_moves():
 @pytest.mark.parametrize("quarter", range(4), ids=["a quarter", "another", "the third", "the last"])
 def test_same_bits_on_every_number_of_ranks(quarter):
     """Features, hyperparameters and filled cells after every cycle equal those of one process."""
-    comm = world()
     for name, n_shards, opening, sweeps in CONFIGURATIONS[quarter::8]:
         law = program.law(name)
         starts = law.draw(np.random.Generator(np.random.Philox(seed(234))), 3)
@@ -151,9 +151,7 @@ def test_same_bits_on_every_number_of_ranks(quarter):
         def digest(where, law=law, n_shards=n_shards, opening=opening, sweeps=sweeps, starts=starts):
             return program.digest(program.chain(where, law.case, n_shards, seed(235), opening, sweeps), starts, 5)
 
-        together = digest(comm)
-        alone = digest(serial()) if comm.rank == 0 else None
-        assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(235))
+        require_the_same(digest, name, n_shards, opening, seed(235))
 
 
 def large(where, opening):
@@ -170,20 +168,16 @@ def large(where, opening):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("opening", ["one", "all"])
 def test_same_bits_of_many_features(opening):
-    comm = world()
-    together = large(comm, opening)
-    alone = large(serial(), opening) if comm.rank == 0 else None
-    assert comm.share(together) == comm.share(alone)
+    require_the_same(lambda where: large(where, opening))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     """The law on real ranks; as many replicates reject a program without anchors (next test)."""
     comm = world()
-    result = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(237)})"
+    result = comm.share(verdict(comm, "ibp3", 3, "one", 2, 150, 237))
+    assert result.passed, f"{result} (seed {seed(237)})"
 
 
 @pytest.mark.thorough
@@ -192,8 +186,8 @@ def test_no_anchors_on_ranks_is_rejected():
     comm = world()
     with program.no_anchors():
         result = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert not passed, text
+    result = comm.share(result)
+    assert not result.passed, str(result)
 
 
 # --- without likelihood -----------------------------------------------------------------------------------------------
@@ -233,9 +227,8 @@ def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
 )
 def test_buffet_without_likelihood_on_four_ranks(n, alpha, c, n_shards, opening, n_replicates, cycles):
     comm = world()
-    result = prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, 239)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(239)})"
+    result = comm.share(prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, 239))
+    assert result.passed, f"{result} (seed {seed(239)})"
 
 
 def test_prior_draws_have_the_law():

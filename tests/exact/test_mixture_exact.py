@@ -20,6 +20,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, wrong_cycles
 from tests.exact.compare import LOOKS, judge_joint, replicate_means, seed
 from tests.exact.enumerate import CASES, Grids, Posterior, expected_clusters, log_law_of_clusters
+from tests.exact.on_ranks import require_the_same
 
 LEVEL = 1e-4
 CYCLES = 12
@@ -184,7 +185,6 @@ def test_escobar_west():
 @pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
 def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle equal those of one process, for every case, cut and opening."""
-    comm = world()
     generator = np.random.Generator(np.random.Philox(seed(38)))
     for name, n_shards, opening in CONFIGURATIONS[third::6]:
         case = CASES[name]
@@ -193,35 +193,34 @@ def test_same_bits_on_every_number_of_ranks(third):
         def digest(where, case=case, n_shards=n_shards, opening=opening, starts=starts):
             return production.digest(production.sampler(where, case, n_shards, seed(39), opening), starts, 4)
 
-        together = digest(comm)
-        alone = digest(serial()) if comm.rank == 0 else None
-        assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(39))
+        require_the_same(digest, name, n_shards, opening, seed(39))
     for n_shards in (2, 6):
         starts, hypers = JOINT.draw(generator, 2, JOINT.sampler(serial(), n_shards, 0).view.hyper)
-        together = production.digest(JOINT.sampler(comm, n_shards, seed(39)), starts, 4, hypers)
-        alone = production.digest(JOINT.sampler(serial(), n_shards, seed(39)), starts, 4, hypers)
-        assert comm.share(together) == comm.share(alone), ("joint", n_shards, seed(39))
+
+        def joint(where, n_shards=n_shards, starts=starts, hypers=hypers):
+            return production.digest(JOINT.sampler(where, n_shards, seed(39)), starts, 4, hypers)
+
+        require_the_same(joint, "joint", n_shards, seed(39))
 
 
-@pytest.mark.quick("cat6py-6-one", ranks=3)
+@pytest.mark.quick("cat6py-6-one", ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, n_shards, opening", [("cat6py", 6, "one"), ("nix5", 4, "all")])
 def test_posterior_law_on_ranks(name, n_shards, opening):
     """The law on real ranks; as many replicates reject a program without anchors (next test)."""
     comm = world()
-    result = verdict(comm, name, n_shards, opening, 25, 40)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(40)})"
+    result = comm.share(verdict(comm, name, n_shards, opening, 25, 40))
+    assert result.passed, f"{result} (seed {seed(40)})"
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()
     with wrong_cycles.no_anchors():
         result = verdict(comm, "cat6py", 6, "one", 25, 40)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert not passed, text
+    result = comm.share(result)
+    assert not result.passed, str(result)
 
 
 # ---- the law of K without likelihood ---------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_law_of_other_settings(settings):
     require_law(NAME, 2, CYCLES, **settings)
 
 
-@pytest.mark.mpi(min_size=3)
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.thorough
 def test_law_on_ranks():
     of, exact = means(world(), NAME, 3, CYCLES)

@@ -27,7 +27,7 @@ def test_target():
     outcomes.require_the_target(outcome_target.target_of(NAME, 61), NAME)
 
 
-@pytest.mark.parametrize("n_shards", [1, 3])
+@pytest.mark.parametrize("n_shards", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_law(n_shards):
     require_law(NAME, n_shards, CYCLES)
 

@@ -248,7 +248,7 @@ def test_same_bits_on_ranks():
     crosscat.require_the_same_bits("mixed", 153, **ALONE)
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     with mock.patch.object(powers, "LEVELS", 4):

@@ -28,6 +28,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, transitions, wrong_moves
 from tests.exact.compare import LOOKS, chi_square, replicate_means, seed
 from tests.exact.enumerate import CASES, Posterior, expected_clusters, log_law_of_clusters
+from tests.exact.on_ranks import require_the_same
 from tests.exact.test_mixture_exact import CONFIGURATIONS, JOINT
 
 LEVEL = 1e-4
@@ -361,7 +362,6 @@ def test_number_of_clusters_rejects_wrong_moves(wrong, part):
 @pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
 def test_same_bits_on_every_number_of_ranks(third):
     """Labels and hyperparameters after every cycle with moves equal those of one process, for every case and cut."""
-    comm = world()
     generator = np.random.Generator(np.random.Philox(seed(60)))
     with wrong_moves.constants(SCANS=2, SUBSET=3, **OFTEN, **FEW):
         for name, n_shards, opening in CONFIGURATIONS[third::6]:
@@ -371,16 +371,14 @@ def test_same_bits_on_every_number_of_ranks(third):
                 mixture = production.sampler(where, CASES[name], n_shards, seed(61), opening, split_merge=1)
                 return production.digest(mixture, starts, 3)
 
-            together = digest(comm)
-            alone = digest(serial()) if comm.rank == 0 else None
-            assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(61))
+            require_the_same(digest, name, n_shards, opening, seed(61))
         starts, hypers = JOINT.draw(generator, 1, JOINT.sampler(serial(), 6, 0).view.hyper)
-        together = production.digest(JOINT.sampler(comm, 6, seed(61), split_merge=1), starts, 3, hypers)
-        alone = production.digest(JOINT.sampler(serial(), 6, seed(61), split_merge=1), starts, 3, hypers)
-        assert comm.share(together) == comm.share(alone), ("joint", seed(61))
+        require_the_same(
+            lambda of: production.digest(JOINT.sampler(of, 6, seed(61), split_merge=1), starts, 3, hypers), "joint"
+        )
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi
 def test_steps_are_weighed_once_and_again_behind_a_change():
     """Each step is weighed by one rank, for the current clusters; all ranks receive its result."""
@@ -403,7 +401,7 @@ def test_steps_are_weighed_once_and_again_behind_a_change():
     assert everywhere == sorted([(step, 3) for step in range(8) if step != 4] + [(step, 2) for step in (3, 5, 6, 7)])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()
@@ -420,7 +418,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
     assert comm.share(result[0] != result[-1])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("wrong", [None, wrong_moves.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):
@@ -428,8 +426,8 @@ def test_law_of_moves_on_ranks(wrong):
     comm = world()
     with wrong_moves.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
         result = alone(comm, "cat6", 6, 30, 62)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed == (wrong is None), f"{text} (seed {seed(62)})"
+    result = comm.share(result)
+    assert result.passed == (wrong is None), f"{result} (seed {seed(62)})"
 
 
 @pytest.mark.thorough
@@ -438,8 +436,8 @@ def test_posterior_law_on_ranks():
     comm = world()
     with wrong_moves.constants(SCANS=1, **OFTEN):
         result = cycles(comm, "miss6", 6, "one", 24, 5, 63)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(63)})"
+    result = comm.share(result)
+    assert result.passed, f"{result} (seed {seed(63)})"
 
 
 @pytest.mark.quick("1.0-0.3")

@@ -147,7 +147,7 @@ def test_rows_of_small_clusters_come_first():
             assert stray_rows.choose(mixture, len(alone)).tolist() == alone.tolist()
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():
     """With given stray rows, and with rows that the chain chooses; a rank may have none of them."""

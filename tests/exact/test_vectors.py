@@ -13,6 +13,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, transitions, wrong_cycles, wrong_moves, wrong_vectors
 from tests.exact.compare import LOOKS, seed
 from tests.exact.enumerate import VECTOR_CASES, Posterior, column_values, with_spread
+from tests.exact.on_ranks import require_the_same
 
 LEVEL = 1e-4
 CYCLES = 12
@@ -97,7 +98,6 @@ def test_moves_keep_the_posterior(name, move):
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():
     """Labels and hyperparameters after every cycle, with moves, equal those of one process."""
-    comm = world()
     generator = np.random.Generator(np.random.Philox(seed(66)))
     for name, n_shards, opening in CONFIGURATIONS[::2]:
         case = VECTOR_CASES[name]
@@ -107,15 +107,12 @@ def test_same_bits_on_every_number_of_ranks():
             mixture = production.sampler(where, case, n_shards, seed(67), opening, split_merge=1)
             return production.digest(mixture, starts, 4)
 
-        together = digest(comm)
-        alone = digest(serial()) if comm.rank == 0 else None
-        assert comm.share(together) == comm.share(alone), (name, n_shards, opening, seed(67))
+        require_the_same(digest, name, n_shards, opening, seed(67))
 
 
 @pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()
-    result = verdict(comm, "niwmiss6", 3, "one", 50, 68)
-    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
-    assert passed, f"{text} (seed {seed(68)})"
+    result = comm.share(verdict(comm, "niwmiss6", 3, "one", 50, 68))
+    assert result.passed, f"{result} (seed {seed(68)})"

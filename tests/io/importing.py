@@ -19,6 +19,20 @@ def run(tmp_path, content, **options):
     return import_table(put(tmp_path, content), tmp_path / "out.h5", **options)
 
 
+def imported(tmp_path, content, name="data.csv", **options):
+    """Import a text, bytes, or columns by their names, over what was imported before; return the summary."""
+    if isinstance(content, dict):
+        rows = zip(*content.values(), strict=True)
+        content = "".join(",".join(map(str, row)) + "\n" for row in (content, *rows))
+    return import_table(put(tmp_path, content, name), tmp_path / "out.h5", overwrite=True, **options)
+
+
+def imported_columns(tmp_path, content, **options):
+    """Import likewise; return the summary, and its columns by name."""
+    summary = imported(tmp_path, content, **options)
+    return summary, {c.name: c for c in summary.columns}
+
+
 def cells(table, name):
     """The cells of a column as texts (None = missing) or floats."""
     column = next(c for c in table.columns if c.name == name)

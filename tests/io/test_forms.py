@@ -6,8 +6,8 @@ import pytest
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.forms import Form, NumbersLike, form_of, least_decimals
-from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import read_like
+from tests.io.importing import imported_columns
 
 G = np.random.Generator(np.random.Philox(5))
 
@@ -61,13 +61,6 @@ def test_one_comma_and_three_digits_may_be_either():
     assert form_of(["1,5", "2,25"], ",", ".") == (Form(","), None)  # groups that no number is large enough for
 
 
-def imported(tmp_path, text, **options):
-    path = tmp_path / "t.csv"
-    path.write_text(text)
-    summary = import_table(path, tmp_path / "t.h5", overwrite=True, **options)
-    return summary, {c.name: c for c in summary.columns}
-
-
 def european(n=150, extra=""):
     """income with decimal commas and points, height with commas."""
     income, height = np.round(np.exp(8 + G.standard_normal(n)), 2), np.round(1.7 + 0.1 * G.standard_normal(n), 2)
@@ -80,7 +73,7 @@ def european(n=150, extra=""):
 
 def test_decimal_commas_are_numbers(tmp_path):
     text, income, height = european()
-    summary, columns = imported(tmp_path, text)
+    summary, columns = imported_columns(tmp_path, text)
     assert columns["income"].kind == columns["height"].kind == "real"
     assert columns["height"].reason.startswith("numbers with decimal commas; in steps of 0.01")
     assert "points between thousands" in columns["income"].reason and not summary.warnings
@@ -89,7 +82,7 @@ def test_decimal_commas_are_numbers(tmp_path):
 
 
 def test_later_files_are_read_in_the_same_way(tmp_path):
-    table = imported(tmp_path, european()[0])[0].table
+    table = imported_columns(tmp_path, european()[0])[0].table
     (tmp_path / "new.csv").write_text("height;income\n1,85;12.345,5\n;7\n")
     np.testing.assert_allclose(read_like(table, tmp_path / "new.csv").reals, [[12345.5, 1.85], [7, np.nan]])
     (tmp_path / "bad.csv").write_text("height;income\n1.85;5\n")
@@ -98,7 +91,7 @@ def test_later_files_are_read_in_the_same_way(tmp_path):
 
 
 def test_a_cell_in_another_form_makes_no_numbers_of_the_column(tmp_path):
-    columns = imported(tmp_path, european(extra="5,0;about 2\n")[0])[1]
+    columns = imported_columns(tmp_path, european(extra="5,0;about 2\n")[0])[1]
     assert columns["income"].kind == "real" and columns["height"].kind != "real"
 
 
@@ -113,7 +106,7 @@ def test_a_cell_in_another_form_makes_no_numbers_of_the_column(tmp_path):
     ],
 )
 def test_an_ambiguous_form_is_settled_or_warned_of(tmp_path, text, options, values, words):
-    summary, _ = imported(tmp_path, text * 1, kinds={"a": "real"}, keep=["b"], **options)
+    summary, _ = imported_columns(tmp_path, text * 1, kinds={"a": "real"}, keep=["b"], **options)
     assert summary.table.read().reals[:, 0].tolist() == values
     warned = [w for w in summary.warnings if "column 'a'" in w]
     assert (words in warned[0]) if words else not warned, summary.warnings
@@ -124,14 +117,14 @@ def test_markers_are_values(tmp_path):
     x = [f"{v:.1f}" for v in G.standard_normal(60)]
     codes = [f"{i % 20:03d}" for i in range(60)]
     lines = [f"{a},{c}" for a, c in zip(["-999.0", "-999", *x[2:]], codes)]
-    summary, columns = imported(tmp_path, "x,code\n" + "\n".join(lines) + "\n", missing=["-999", "7", "gone"])
+    summary, columns = imported_columns(tmp_path, "x,code\n" + "\n".join(lines) + "\n", missing=["-999", "7", "gone"])
     assert columns["x"].n_missing == 2 and columns["x"].minimum > -10
     assert columns["code"].n_levels == 20 and columns["code"].n_missing == 0
     assert [w for w in summary.warnings if "no cell has it" in w] == [
         "--missing 7: no cell has it", "--missing gone: no cell has it"
     ]  # fmt: skip
     text = european()[0].replace("income;height\n", "income;height\n-999,00;1,80\n")
-    assert imported(tmp_path, text, missing=["-999"])[1]["income"].n_missing == 1
+    assert imported_columns(tmp_path, text, missing=["-999"])[1]["income"].n_missing == 1
 
 
 # ------------------------------------------------------------------------------------------------------- in a schema
@@ -144,9 +137,11 @@ def test_marks_of_a_schema(tmp_path):
     thousand = 1000 + np.mean(digits)
     for words, mean in (('decimal = ","', thousand / 1000), ('thousands = ","', thousand)):
         (tmp_path / "s.toml").write_text(words + "\n")
-        summary, columns = imported(tmp_path, text, schema=tmp_path / "s.toml")
+        summary, columns = imported_columns(tmp_path, text, schema=tmp_path / "s.toml")
         assert columns["a"].mean == pytest.approx(mean) and not summary.warnings
-        assert imported(tmp_path, text, schema=tmp_path / "s.toml", decimal=".", thousands=",")[1]["a"].mean > 1000
+        assert (
+            imported_columns(tmp_path, text, schema=tmp_path / "s.toml", decimal=".", thousands=",")[1]["a"].mean > 1000
+        )
 
 
 @pytest.mark.parametrize(
@@ -161,16 +156,16 @@ def test_marks_of_a_schema(tmp_path):
     ids=["found", "given", "plain", "plain-given", "of-one-column"],
 )
 def test_marks_are_written_where_they_hold_for_all_columns(tmp_path, text, options, marks):
-    first = imported(tmp_path, text, write_schema=tmp_path / "s.toml", **options)[0]
+    first = imported_columns(tmp_path, text, write_schema=tmp_path / "s.toml", **options)[0]
     lines = (tmp_path / "s.toml").read_text().splitlines()
     assert [line for line in lines if line.startswith(("decimal", "thousands"))] == marks
-    assert imported(tmp_path, text, schema=tmp_path / "s.toml")[0].table.fingerprint == first.table.fingerprint
+    assert imported_columns(tmp_path, text, schema=tmp_path / "s.toml")[0].table.fingerprint == first.table.fingerprint
 
 
 def test_wrong_marks_of_a_schema(tmp_path):
     (tmp_path / "s.toml").write_text('decimal = ";"\nthousands = 1\ndates = "american"\n[columns.a]\ncalendar = 1\n')
     with pytest.raises(ConfigError) as error:
-        imported(tmp_path, "a\n1,5\n", schema=tmp_path / "s.toml")
+        imported_columns(tmp_path, "a\n1,5\n", schema=tmp_path / "s.toml")
     for text in ("decimal: expected one of '.', ','", "thousands: expected a text", "'day-first'", "true or false"):
         assert text in str(error.value)
 

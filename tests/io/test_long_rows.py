@@ -17,6 +17,7 @@ from mpibayes.io.schema import read_schema
 from mpibayes.io.source import TextSource
 from mpibayes.io.summary import print_summary
 from mpibayes.terminal import Console
+from tests.io.importing import imported
 
 LONG = "ä" * 3000
 
@@ -26,12 +27,6 @@ def text(n_columns, n_rows, delimiter=",", end="\n", name='"column\n{} {}"'):
     lines = [delimiter.join(name.format(i, LONG) for i in range(n_columns))]
     lines += [delimiter.join(str((7 * i + 3 * r) % 11 + 0.5) for i in range(n_columns)) for r in range(n_rows)]
     return "\n".join(lines) + end
-
-
-def imported(tmp_path, content, name="data.csv", **options):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return import_table(path, tmp_path / "t.h5", overwrite=True, **options)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -8,16 +8,9 @@ import pytest
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.ingest import import_table
 from mpibayes.io.recode import read_like
+from tests.io.importing import imported_columns
 
 G = np.random.Generator(np.random.Philox(11))
-
-
-def imported(tmp_path, text, **options):
-    """The summary, and its columns by name."""
-    path = tmp_path / "t.csv"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    summary = import_table(path, tmp_path / "t.h5", overwrite=True, **options)
-    return summary, {c.name: c for c in summary.columns}
 
 
 def parquet(tmp_path, columns, **options):
@@ -38,7 +31,7 @@ def csv(**columns):
 def test_infinite_numbers_are_missing_and_counted(tmp_path, text):
     x = [f"{v:.3f}" for v in G.standard_normal(200)]
     x[3] = x[7] = text
-    summary, columns = imported(tmp_path, csv(x=x, y=np.arange(200) % 3))
+    summary, columns = imported_columns(tmp_path, csv(x=x, y=np.arange(200) % 3))
     assert columns["x"].kind == "real" and columns["x"].n_missing == 2
     assert f"column 'x': 2 cells are infinite or beyond 1e150, such as '{text}'; taken as missing" in summary.warnings
     assert np.isnan(summary.table.read().reals[[3, 7], 0]).all()
@@ -46,7 +39,7 @@ def test_infinite_numbers_are_missing_and_counted(tmp_path, text):
 
 def test_later_files_may_have_infinite_numbers_where_the_table_had(tmp_path):
     x = [f"{v:.3f}" for v in G.standard_normal(100)]
-    table = imported(tmp_path, csv(x=["inf", *x[1:]], y=x))[0].table
+    table = imported_columns(tmp_path, csv(x=["inf", *x[1:]], y=x))[0].table
     (tmp_path / "new.csv").write_text("x,y\n1e200,0.5\n")
     assert np.isnan(read_like(table, tmp_path / "new.csv").reals).tolist() == [[True, False]]
     (tmp_path / "new.csv").write_text("x,y\n0.5,inf\n")
@@ -56,16 +49,16 @@ def test_later_files_may_have_infinite_numbers_where_the_table_had(tmp_path):
 
 def test_infinite_numbers_of_a_given_kind_and_of_a_written_schema(tmp_path):
     text = csv(x=["inf", *(f"{v:.3f}" for v in G.standard_normal(99))], y=["a", "b"] * 50)
-    first = imported(tmp_path, text, kinds={"x": "real"}, write_schema=tmp_path / "s.toml")[0]
+    first = imported_columns(tmp_path, text, kinds={"x": "real"}, write_schema=tmp_path / "s.toml")[0]
     assert first.columns[0].n_missing == 1 and len(first.warnings) == 1
-    again = imported(tmp_path, text, schema=tmp_path / "s.toml")[0]
+    again = imported_columns(tmp_path, text, schema=tmp_path / "s.toml")[0]
     assert again.table.fingerprint == first.table.fingerprint and not again.warnings
 
 
 def test_infinite_numbers_beside_decimal_commas(tmp_path):
     x = [f"{v:.2f}".replace(".", ",") for v in G.standard_normal(100)]
     x[50] = "inf"
-    columns = imported(tmp_path, "x;y\n" + "".join(f"{v};a\n{v};b\n" for v in x))[1]
+    columns = imported_columns(tmp_path, "x;y\n" + "".join(f"{v};a\n{v};b\n" for v in x))[1]
     assert columns["x"].kind == "real" and columns["x"].n_missing == 2
 
 
@@ -76,9 +69,9 @@ def test_nul_characters(tmp_path):
     """Around a text they are blanks; within one they are shown; they never end it."""
     lines = [b"a,%.1f\n" % v for v in G.standard_normal(100)]
     text = b"k,x\n" + b"".join(lines) + b"a\0\0,1.5\nb\0c,2.5\nb,3.5\n"
-    columns = imported(tmp_path, text)[1]
+    columns = imported_columns(tmp_path, text)[1]
     assert columns["k"].levels == ("a", "b", "b\u2400c") and columns["x"].kind == "real"
-    columns = imported(tmp_path, text + b"b,3\x001\n")[1]
+    columns = imported_columns(tmp_path, text + b"b,3\x001\n")[1]
     assert columns["x"].kind == "categorical" and "3\u24001" in columns["x"].levels
 
 
@@ -87,18 +80,18 @@ def test_nul_characters(tmp_path):
 
 def test_text_of_thousands_of_levels_is_left_out(tmp_path):
     names = [f"name{i % 1500}" for i in range(3000)]
-    summary, columns = imported(tmp_path, csv(name=names, x=np.arange(3000) % 3))
+    summary, columns = imported_columns(tmp_path, csv(name=names, x=np.arange(3000) % 3))
     assert columns["name"].kind == "ignored" and columns["x"].kind == "categorical"
     [warning] = summary.warnings
     assert "'name': left out: text of 1,500 levels in 3,000 cells; fewer than 10 cells each; --keep name" in warning
-    assert imported(tmp_path, csv(name=names, x=names), keep=["name"])[1]["name"].n_levels == 1500
-    summary, columns = imported(tmp_path, csv(name=names * 5, x=np.arange(15_000) % 3))
+    assert imported_columns(tmp_path, csv(name=names, x=names), keep=["name"])[1]["name"].n_levels == 1500
+    summary, columns = imported_columns(tmp_path, csv(name=names * 5, x=np.arange(15_000) % 3))
     assert columns["name"].n_levels == 1500  # ten cells each
 
 
 def test_a_stray_text_that_costs_a_column_of_numbers_is_named(tmp_path):
     x = [*(f"{v:.6f}" for v in G.standard_normal(300)), "not known"]
-    summary, columns = imported(tmp_path, csv(x=x, y=np.arange(301) % 3))
+    summary, columns = imported_columns(tmp_path, csv(x=x, y=np.arange(301) % 3))
     assert columns["x"].kind == "ignored"
     assert (
         "'x': left out; most cells are numbers: if 'not known' means missing, say --missing 'not known'"
@@ -125,9 +118,9 @@ def test_a_stray_text_that_costs_a_column_of_numbers_is_named(tmp_path):
 )
 def test_numbers_that_are_all_different(tmp_path, name, values, kind, reason):
     text = csv(**{name: values}, y=np.arange(len(values)) % 3)
-    column = imported(tmp_path, text)[1][name]
+    column = imported_columns(tmp_path, text)[1][name]
     assert column.kind == kind and reason in column.reason
-    assert imported(tmp_path, text, keep=[name])[1][name].kind != "ignored"
+    assert imported_columns(tmp_path, text, keep=[name])[1][name].kind != "ignored"
 
 
 def test_rows_are_counted_on_over_batches_and_files(tmp_path):
@@ -198,6 +191,6 @@ def test_parquet_of_other_types(tmp_path):
 def test_codes_are_no_counts(tmp_path):
     """Occupations from 0 to 46 have a mean below 20; but neighbours among counts are about as common."""
     codes = G.choice(47, 6000, p=G.permutation(G.dirichlet(np.full(47, 0.6))))
-    summary, columns = imported(tmp_path, csv(occupation=codes, visits=G.poisson(15, 6000)))
+    summary, columns = imported_columns(tmp_path, csv(occupation=codes, visits=G.poisson(15, 6000)))
     assert (columns["occupation"].kind, columns["visits"].kind) == ("real", "count")
     assert "if they are codes: --kind occupation=categorical" in " ".join(summary.warnings)

@@ -12,6 +12,7 @@ from mpibayes.io.redundant import Redundancy, row_hash
 from mpibayes.io.rows import slices_of
 from mpibayes.io.summary import print_summary, summary_lines, warnings
 from mpibayes.io.table import table_from_arrays
+from tests.io.importing import imported
 
 G = np.random.Generator(np.random.Philox(12))
 N = 300
@@ -22,13 +23,6 @@ def printed(summary, verbose=False):
     console = Console(file=io.StringIO(), width=4096)
     print_summary(summary, console, verbose)
     return console.file.getvalue()
-
-
-def imported(tmp_path, columns):
-    path = tmp_path / "t.csv"
-    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
-    path.write_text("\n".join(lines) + "\n")
-    return import_table(path, tmp_path / "t.h5", overwrite=True)
 
 
 def test_each_column_of_a_narrow_table_has_a_line_with_its_reason(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from mpibayes.errors import DataError
 from mpibayes.io.ingest import import_table
 from mpibayes.io.summary import summary_lines
+from tests.io.importing import imported
 
 FIELD = Path(__file__).parent / "field"
 G = np.random.Generator(np.random.PCG64(33))
@@ -16,12 +17,6 @@ LOGNORMAL = np.exp(0.5 * G.standard_normal(N))
 SURVEY = {"age": G.integers(18, 90, N), "vote": G.choice(["red", "blue", "none"], N)}
 BODY = {"age": G.integers(18, 90, N), "height": G.normal(170, 9, N).round(1)}
 KG = G.normal(72, 12, N)
-
-
-def imported(tmp_path, columns, **options):
-    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values()))]
-    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
-    return import_table(tmp_path / "data.csv", tmp_path / "out.h5", overwrite=True, **options)
 
 
 def kinds(summary):

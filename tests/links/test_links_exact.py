@@ -82,6 +82,7 @@ def test_wrong_programs_are_rejected(wrong, name):
     assert not result.passed, str(result)
 
 
+@pytest.mark.thorough
 def test_levels_that_no_row_has_take_their_share():
     """Clusters of three shards have drawn probabilities, of unseen levels in total alone."""
     result = judged(serial(), "rows5", 3, 150, 20)
@@ -131,13 +132,13 @@ def history(comm, name: str, n_shards: int):
     return program.replicates(mixture, law_of(name), 4, 6, seed(64))
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [("gaps5", 1), *((name, 3) for name in LAWS)])
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()

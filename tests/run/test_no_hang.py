@@ -93,7 +93,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     ],
 )  # fmt: skip
 def test_a_fault_of_one_rank(place, code, exit_codes, words):
-    done = faulty(place, code, "out")
+    done = faulty(place, code, "out", ranks=3 if code == NO_ROOM else 2)
     told_once(done, exit_codes, words)
     assert ("Traceback" in done.stderr) == ("internal error" in words)
 
@@ -114,7 +114,7 @@ def test_root_fails_in_a_move_of_views(place):
 
 
 def test_a_rank_has_a_log_of_its_own_when_it_has_something_to_say(place):
-    done = faulty(place, IN_A_CYCLE.format('raise RuntimeError("boom")'), "out")
+    done = faulty(place, IN_A_CYCLE.format('raise RuntimeError("boom")'), "out", ranks=2)
     told_once(done, (70,), "internal error: RuntimeError: boom")
     logs = place / "out" / "logs"
     assert sorted(p.name for p in logs.iterdir()) == ["rank-00001.log", "run.log"]
@@ -263,7 +263,7 @@ def test_a_rank_that_never_starts_mpi(place, how, message):
     code = QUICK + "import time; from mpibayes.hpc.parallel import comm; comm.START_LIMIT_S = 4.0\n"
     code += f"if rank == 1: {how}\n"
     started = time.monotonic()
-    done = faulty(place, code, "out")
+    done = faulty(place, code, "out", ranks=2)
     assert done.returncode != 0 and time.monotonic() - started < WITHIN
     text = done.stdout + done.stderr
     assert message in text or "non-zero exit code" in text, text  # Open MPI's mpirun minds
