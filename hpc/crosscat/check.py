@@ -44,6 +44,7 @@ from mpibayes.kernels.mixture.pruning import N_BINS
 from mpibayes.text import counted, duration, every, rate
 
 SEARCHED = 16 * 128 + 4 * 100  # bytes per row: its scores in a partition's clusters, twice, and a hundred labels
+LOOP_S = 2e-4  # of a run around a cycle: the trace, progress
 TYPICAL_CLUSTERS = 256
 TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
@@ -211,7 +212,13 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
     outcome = outcome_of(examined)
     timing = time_sample(
-        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search_rows=sample, outcome=outcome
+        data,
+        settings_of(config, data.n_rows),
+        *_start(config),
+        n_views=dealt,
+        search_rows=sample,
+        outcome=outcome,
+        heldout=n_heldout,
     )
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
@@ -261,7 +268,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     as_timed = growth == 0 and not of_clusters and config.of(Sampler).init != "labels"
     speed = Speed.of(data.columns, data.n_rows, examined.shards, _cycles_per_round(config, data, as_timed), timing)
     cycle_s = speed.cycle_s(working) + timing.strays_s * min(config.of(Sampler).stray_rows, data.n_rows)
-    cycle_s += timing.score_s * n_heldout / working / config.output.thin
+    cycle_s += timing.score_s * n_heldout / working / config.output.thin + LOOP_S
     start_s = timing.start_s * data.n_rows / timing.n_rows
     start_s += timing.search_s * -(-searches // max(at_once, min(fewest, searches)))
     start_s += first_clusters.CYCLES * timing.cycle_s * of_clusters / timing.n_rows

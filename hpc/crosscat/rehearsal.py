@@ -59,12 +59,13 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 def time_sample(
     data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = OFTEN, n_views: int = 0,
-    search_rows: int = 0, outcome: Columns | None = None,
+    search_rows: int = 0, outcome: Columns | None = None, heldout: int = 0,
 ) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, with all of them at once, and time cycles of the real sampler.
 
     cycles: most first cycles. n_views: number of views that its columns are dealt to; 0: all stay together.
-    search_rows: rows of a search for views; 0: none. outcome: the outcome's columns, with the same rows.
+    search_rows: rows of a search for views; 0: none. outcome: the outcome's columns, with the same rows. heldout:
+    number of rows that each cycle scores.
     """
     most = strategy.ROWS if n_views else SAMPLE_ROWS
     rows = sample_rows(data, most)
@@ -97,7 +98,7 @@ def time_sample(
         of = replace(settings, split_merge=1) if fixed else settings
         rounds, info = _later(mixture, of, SELDOM if fixed else SELDOM_FOR_VIEWS)
         round_s = max(0.0, rounds - quiet) * (1 if fixed else later(mixture.n_cells))
-    score_s = _scores(mixture, rows) if settings.likelihood else 0.0
+    score_s = _scores(mixture, rows.take(slice(0, min(heldout, SCORED)))) if heldout and settings.likelihood else 0.0
     strays_s = _strays(mixture, min(n_strays, len(rows))) if n_strays and n_shards > 1 else 0.0
     drawn = None if outcome is None else time_coefficients(mixture)
     quiet -= 0.0 if drawn is None else drawn.row_s * len(rows) + drawn.root_s
@@ -128,11 +129,10 @@ def _later(mixture: Mixture, settings: Settings, most: int) -> tuple[float, Cycl
     return float(np.mean(took)), info
 
 
-def _scores(mixture: Mixture, rows: Rows) -> float:
-    """Return the time to score a held-out row, of many."""
-    some = rows.take(slice(0, SCORED))
+def _scores(mixture: Mixture, some: Rows) -> float:
+    """Return the time to score a row, of as many as these."""
 
-    def score():
+    def score() -> None:
         Density(densities(mixture.views, mixture.linking.codings), mixture.places).log_density(some)
 
     return _seconds(score) / len(some)

@@ -164,12 +164,12 @@ def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path):
     z = rng.integers(0, 2, 6_000)
     made = [(f"c{i}", "categorical", (rng.random(6_000) < 0.1 + 0.8 * z).astype(int), None) for i in range(20)]
     data = Data(write_table(tmp_path / "t.h5", *table_from_arrays(made)), (), None)
-    timing = rehearsal.time_sample(data, Settings(stray_rows=300), "random", 128)
+    timing = rehearsal.time_sample(data, Settings(stray_rows=300), "random", 128, heldout=600)
     assert timing.n_shards == 4 and timing.n_clusters < 64 and len(timing.first) == 100
     assert sum(timing.first[:5]) > 7 * (timing.cycle_s + timing.moves_s / 8)
     assert 0 < timing.score_s < 1e-3 and 0 < timing.strays_s < 1e-3
     alone = rehearsal.time_sample(data, Settings(shards=1, stray_rows=300), "one", 1, cycles=1)
-    assert alone.strays_s == 0 and len(alone.first) == 1
+    assert alone.strays_s == alone.score_s == 0 and len(alone.first) == 1
 
 
 def test_a_sample_with_an_outcome_times_its_draws(tmp_path):
