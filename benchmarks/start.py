@@ -2,8 +2,9 @@
 
     python benchmarks/start.py TABLE ... [--against OTHER] [--families mixture crosscat] [--repeats 5] [--keep]
 
-TABLE: a typed table, or a raw file, whose import then counts. By turns with OTHER, another checkout with its kernels built ("before"): user and system time of the process, the least
-and the median of the repeats. Byte code is compiled before, as it is in an installation.
+TABLE: a typed table, or a raw file, whose import then counts. By turns with OTHER, another checkout with its kernels
+built ("before"): user and system time of the process, the least and the median of the repeats. Byte code is compiled
+before, as it is in an installation.
 """
 
 from __future__ import annotations
