@@ -3,11 +3,11 @@
     python benchmarks/first_seconds.py TABLE.csv ... [--seconds 1 2 4 10] [--seeds 1 2 3] [--python lace/bin/python]
 
 A tenth of the rows is held out. Ours: import, start and cycles of one chain with the default settings, in one process
-whose CPU seconds all count, those of the interpreter as well, as in an installation, whose byte code is compiled. Until
-the searches for views end and the first cycle is over, the score is the one that a run prints first, of a mixture
-("m"). lace: one state of the same training rows; its clock starts with the loaded package. Scores are of the last state
-of each, in nats a row; densities of numbers are turned into probabilities of cells of the columns' resolution, as ours
-are. A '-' is a program without a result.
+whose CPU seconds all count, those of the interpreter as well, as in an installation, whose byte code is compiled; the
+last of several searches for views is over before the first cycle, so that there may be no score yet. lace: one state of
+the same training rows; its clock starts with the loaded package. Scores are of the last state of each, in nats a row;
+densities of numbers are turned into probabilities of cells of the columns' resolution, as ours are. A '-' is a program
+without a result.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ for until in seconds:
 """
 
 
-def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[tuple[float, bool] | None]:
-    """Scores of a chain at these CPU seconds, each with True if it is of the first mixture; called in a process of its
-    own."""
+def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[float | None]:
+    """Scores of a chain at these CPU seconds; called in a process of its own."""
     from mpibayes.io.arrow import keep_pandas_out
 
     keep_pandas_out()  # as the command does
@@ -71,17 +70,10 @@ def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[tu
     (folder / "run.toml").write_text(text)
     result = examine(folder / "run.toml", [])
     chain = family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
-    spent, scores, first = [], [], chain.heldout.score_of
-
-    def score_of(other):
-        scores.append((first(other), True))
-        spent.append(time.process_time())
-        return scores[-1][0]
-
-    chain.heldout.score_of = score_of
     chain.start()
+    spent, scores = [], []
     while time.process_time() < seconds[-1]:
-        scores.append((float(chain.advance((0, 0, 0), 1).values["heldout_lpd"][0]), False))
+        scores.append(float(chain.advance((0, 0, 0), 1).values["heldout_lpd"][0]))
         spent.append(time.process_time())
     done = np.searchsorted(spent, seconds, side="right")
     return [scores[n - 1] if n else None for n in done]
@@ -114,12 +106,6 @@ def lace(python: str, seconds: list[float], seed: int, folder: Path) -> list[flo
 def mean(scores: list[list[float | None]]) -> list[str]:
     """Means over seeds, '-' where one has no score."""
     return ["-" if None in of else f"{np.mean(of):.2f}" for of in zip(*scores)]
-
-
-def mean_of_ours(scores: list[list[tuple[float, bool] | None]]) -> list[str]:
-    """Means over seeds with an m where one is of the first mixture."""
-    means = mean([[of and of[0] for of in each] for each in scores])
-    return [m + "m" * any(of and of[1] for of in each) for m, each in zip(means, zip(*scores))]
 
 
 def main() -> None:
@@ -157,7 +143,7 @@ def beside_each(source: Path, given: argparse.Namespace, environment: dict) -> N
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         scores = [in_child(source, given.seconds, seed, environment) for seed in given.seeds]
-        print(f"{source.stem}, ours:", *mean_of_ours(scores), flush=True)
+        print(f"{source.stem}, ours:", *mean(scores), flush=True)
         if given.python:
             command = [sys.executable, "-m", "mpibayes", "import", str(source), str(folder / "t.h5")]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import first, newcomers, sample, searches, strategy, views
+from mpibayes.hpc.crosscat.start import newcomers, sample, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
@@ -242,8 +242,6 @@ class ViewsChain:
         rows, n = strategy.pilot_rows(self.config, self.n_rows), strategy.searches(self.config, self.n_rows)
         if not (self._several and rows):
             return None
-        if self.heldout is not None and self.heldout.answers is None:
-            self._say(first.in_words(self.heldout.score_of(first.mixture_of_all(self.mixture, self.data))))
         self._say(searches.ahead_in_words(self.n_rows, rows, n) + searches.kept_in_words(n, finished))
         settings, n_views = views.settings_of_search(self.mixture), strategy.views_at_first(self.config)
         of = self.data, settings, self.number, rows, n_views, n

@@ -22,7 +22,6 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.chain import Mixture
     from mpibayes.hpc.outcome.outcome import Outcome
 
 
@@ -34,14 +33,6 @@ class HeldOut:
         self.comm, self.rows, self.answers = comm, rows, answers
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
-
-    def score_of(self, other: Mixture) -> float:
-        """Return the mean log density per held-out row under another chain, which is the same on all ranks, without an
-        outcome. Collective."""
-        density = Density(densities(other.views, other.linking.codings), other.places)
-        sums = {i: float(density.log_density(block).sum()) for i, block in self.rows.blocks.items()}
-        every = {i: of for part in self.comm.collect(sums) for i, of in part.items()}
-        return sum(every[i] for i in sorted(every)) / self.rows.n_rows
 
     def score(
         self,

@@ -92,7 +92,6 @@ class Purpose(IntEnum):
     JUDGES = 75  # rows that judge several searches for views
     COMPARED = 76  # rows by which those appended to a run are compared with its earlier ones
     SAMPLE = 77  # rows and seed of the chain on a sample that finds the first clusters
-    FIRST = 95  # rows and seed of the mixture that scores held-out rows before a search for views
     TABLE_PARAMETERS = (
         78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
     )
