@@ -1,9 +1,10 @@
 """CPU time of `mpibayes run` from its start to the end of its first cycle, on small tables, searches included.
 
-    python benchmarks/start.py TABLE.h5 ... [--against OTHER] [--families mixture crosscat] [--repeats 5] [--keep]
+    python benchmarks/start.py TABLE ... [--against OTHER] [--families mixture crosscat] [--repeats 5] [--keep]
 
-By turns with OTHER, another checkout with its kernels built ("before"): user and system time of the process, the least
-and the median of the repeats. Byte code is compiled before, as it is in an installation.
+TABLE: a typed table, or a raw file, whose import then counts. By turns with OTHER, another checkout with its kernels
+built ("before"): user and system time of the process, the least and the median of the repeats. Byte code is compiled
+before, as it is in an installation.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def seconds(root: Path, table: Path, family: str, place: Path) -> float:
     environment |= {"MPIBAYES_RANKS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     (place / "run.toml").write_text(f'[data]\ntable = "{table.resolve()}"\n[model]\nfamily = "{family}"\n')
+    source = [place / "run.toml"] if table.suffix == ".h5" else [table.resolve(), "--set", f"model.family={family}"]
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        words = ["run", str(place / "run.toml"), "-o", f"{folder}/run", "--set", "run.cycles=1"]
+        words = ["run", *map(str, source), "-o", f"{folder}/run", "--set", "run.cycles=1", "--set", "run.chains=1"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "mpibayes", *words], env=environment, check=True, stdout=subprocess.DEVNULL
@@ -55,14 +57,14 @@ def main() -> None:
                 ]
                 of_each = np.array(runs[1:])  # the first ones compiled
                 lines.append(
-                    [table.stem, family, *(f"{x:.3g}" for x in (*of_each.min(axis=0), *np.median(of_each, axis=0)))]
+                    [table.name, family, *(f"{x:.3g}" for x in (*of_each.min(axis=0), *np.median(of_each, axis=0)))]
                 )
                 print(*lines[-1], flush=True)
     head = ["table", "family", *(f"least {name}, s" for name in names), *(f"median {name}, s" for name in names)]
     shown = {"title": "From the command to the end of the first cycle, CPU seconds", "head": head, "lines": lines}
     print(f"\n{markdown(head, lines)}")
     if given.keep:
-        command = f"python benchmarks/start.py TABLE.h5 ... --repeats {given.repeats}" + " --against OTHER" * bool(
+        command = f"python benchmarks/start.py TABLE ... --repeats {given.repeats}" + " --against OTHER" * bool(
             given.against
         )
         keep("start", "Start of a run on a small table", command, [shown])

@@ -44,7 +44,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
             problems.append(str(error))
             continue
         set_keys |= set(leaves(change))
-        merge(document, change, {kind for name in registry.FAMILIES for kind in registry.keys_of(name).NAMED})
+        merge(document, change, _kinds_of_named)
     places = Places(path, line_numbers(text), frozenset(set_keys))
     report = Report(places, problems)
     sections, named = validated(times_as_text(document), report)
@@ -57,6 +57,11 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
             if isinstance(value, str):
                 config.resolve(value)  # report a text that cannot be a path now
     return config
+
+
+def _kinds_of_named() -> set[str]:
+    """Return the kinds of named sections, as "columns", of all families."""
+    return {kind for name in registry.FAMILIES for kind in registry.keys_of(name).NAMED}
 
 
 def _read(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,15 +168,16 @@ def leaves(tree: Any, above: Key = ()) -> list[Key]:
     return [above]
 
 
-def merge(document: dict[str, Any], change: dict[str, Any], named: Iterable[str]) -> None:
-    """Merge `change` into `document`: sections are merged, also `named` ones ([columns.NAME]); values are replaced."""
+def merge(document: dict[str, Any], change: dict[str, Any], named: Callable[[], Container[str]]) -> None:
+    """Merge `change` into `document`: sections are merged, also named ones ([columns.NAME]); values are replaced.
+    named: returns their kinds; called only if it matters, as it loads the keys of all families."""
     for section, keys in change.items():
         if not (isinstance(keys, dict) and isinstance(document.get(section), dict)):
             document[section] = keys
             continue
         for key, value in keys.items():
             old = document[section].get(key)
-            if section in named and isinstance(value, dict) and isinstance(old, dict):
+            if isinstance(value, dict) and isinstance(old, dict) and section in named():
                 old.update(value)
             else:
                 document[section][key] = value

@@ -1,19 +1,16 @@
-"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of rows, scaled to the rows of
-the busiest rank."""
+"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of rows (`rehearsal.py`),
+scaled to the rows of the busiest rank."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import link_cost
-from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
@@ -24,35 +21,30 @@ from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.pools import BYTES
 from mpibayes.hpc.crosscat.moves.round import OFTEN, later
-from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of, time_coefficients
+from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of
+from mpibayes.hpc.crosscat.rehearsal import time_sample
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import sample as first_clusters
-from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.crosscat.start.trials import TRIALS
-from mpibayes.hpc.crosscat.with_outcome import add_to_sample, in_words
+from mpibayes.hpc.crosscat.with_outcome import in_words
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.coding import widest_links
 from mpibayes.hpc.links.gaps import AT_ONCE as AT_ONCE_IN_GAPS
-from mpibayes.hpc.outcome.columns import Columns
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.parallel import shards
-from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
 from mpibayes.hpc.run import examine
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined
 from mpibayes.io.draws import BUFFERED
-from mpibayes.io.rows import ARRAYS, Column, Rows
+from mpibayes.io.rows import ARRAYS, Column
 from mpibayes.kernels.mixture.pruning import N_BINS
 from mpibayes.text import counted, duration, every, rate
 
 SEARCHED = 16 * 128 + 4 * 100  # bytes per row: its scores in a partition's clusters, twice, and a hundred labels
-SAMPLE_ROWS = 20_000
-SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
-SAMPLE_CYCLES = 20  # enough for random clusters to become about the final ones
-SAMPLE_S = 10.0  # time limit for these cycles
-TIMED = 3  # cycles timed at the end; the quickest counts
+LOOP_S = 2e-4  # of a run around a cycle: the trace, progress
 TYPICAL_CLUSTERS = 256
 TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
@@ -187,65 +179,6 @@ def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: in
     return max(merge, scan)
 
 
-def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
-    """Return up to `most` training rows, in slices from all over the table."""
-    if data.n_rows <= most:
-        return data.rows_of(0, data.n_rows)
-    length = most // SAMPLE_SLICES
-    starts = np.linspace(0, data.n_rows - length, SAMPLE_SLICES).astype(np.int64)
-    return Rows.concatenate(data.columns, [data.rows_of(int(s), int(s) + length) for s in starts])
-
-
-def time_sample(
-    data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES, n_views: int = 0,
-    search: bool = False, outcome: Columns | None = None,
-) -> Timing:  # fmt: skip
-    """Start a sample of the rows as the run will start, with all of them at once, and time cycles of the real sampler.
-
-    n_views: number of views that its columns are dealt to; 0: all stay together. search: True to search for views.
-    outcome: the outcome's columns, with the same rows.
-    Times are processor seconds, since other programs may be running; a cycle of one process only computes.
-    """
-    most = strategy.ROWS if n_views else SAMPLE_ROWS
-    rows = sample_rows(data, most)
-    n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # of the same length as in a run
-    settings = replace(settings, annealing=None, shards=n_shards)
-    mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
-    if outcome is not None:
-        add_to_sample(mixture, outcome, sample_rows(outcome.data, most))
-    began = searched = time.process_time()
-    if search:
-        result = views.found_by(views.searched(data.columns, rows, views.settings_of_search(mixture), 0, n_views))
-        searched = time.process_time()
-        views.follow(mixture, result)
-    else:
-        if n_views:
-            views.deal(mixture, n_views)
-        mixture.start(init, n_clusters)
-    search_s, start_s = searched - began, time.process_time() - searched
-    spent, n = time.process_time(), 0
-    while n < cycles and time.process_time() - spent < SAMPLE_S:
-        mixture.cycle()
-        n += 1
-
-    def quickest(split_merge):
-        mixture.settings = replace(settings, split_merge=split_merge)
-        took = []
-        for _ in range(TIMED):
-            began = time.process_time()
-            info = mixture.cycle()
-            took.append(time.process_time() - began)
-        return min(took), info
-
-    quiet, info = quickest(0)
-    round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
-    clusters = -(-info.n_clusters // info.n_views)
-    drawn = None if outcome is None else time_coefficients(mixture)
-    quiet -= 0.0 if drawn is None else drawn.row_s * len(rows) + drawn.root_s
-    of_chain = max(quiet, 0.0), round_s, clusters, info.moved_fraction, info.n_views, search_s
-    return Timing(len(rows), mixture.n_shards, start_s, *of_chain, drawn)
-
-
 def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Forecast bytes on the busiest rank, by part, with a typical number of clusters."""
     data = examined.data
@@ -279,9 +212,14 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
     outcome = outcome_of(examined)
     timing = time_sample(
-        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=sample > 0,
+        data,
+        settings_of(config, data.n_rows),
+        *_start(config),
+        n_views=dealt,
+        search_rows=sample,
         outcome=outcome,
-    )  # fmt: skip
+        heldout=n_heldout,
+    )
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
     yield from examine.about_table(config, table, data, n_heldout)
@@ -301,7 +239,8 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     if several:
         most = min(dealt, len(data.columns))
         from_what = f"at most {counted(most, 'initial view')}" if sample else counted(most, "random view")
-        words = f"{counted(timing.n_views, 'view')}, found on {counted(timing.n_rows, 'row')} from {from_what}"
+        of = counted(strategy.rows_of_search(timing.n_rows, sample, 0) if sample else timing.n_rows, "row")
+        words = f"{counted(timing.n_views, 'view')}, found on {of} from {from_what}"
         yield "views", f"{words}, to measure time; a chain may find others"
     grows = strategy.growth_in_words(config, data.n_rows)
     if grows:
@@ -326,11 +265,14 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
 
-    speed = Speed.of(data.columns, data.n_rows, examined.shards, _cycles_per_round(config, data), timing)
-    cycle_s = speed.cycle_s(working)
+    as_timed = growth == 0 and not of_clusters and config.of(Sampler).init != "labels"
+    speed = Speed.of(data.columns, data.n_rows, examined.shards, _cycles_per_round(config, data, as_timed), timing)
+    cycle_s = speed.cycle_s(working) + timing.strays_s * min(config.of(Sampler).stray_rows, data.n_rows)
+    cycle_s += timing.score_s * n_heldout / working / config.output.thin + LOOP_S
     start_s = timing.start_s * data.n_rows / timing.n_rows
-    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))
+    start_s += timing.search_s * -(-searches // max(at_once, min(fewest, searches)))
     start_s += first_clusters.CYCLES * timing.cycle_s * of_clusters / timing.n_rows
+    more_s = speed.first_s(working, min(OFTEN, run.cycles)) if as_timed else 0.0
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)
@@ -345,9 +287,12 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", "this includes moves of columns, whose time is scaled with the number of rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
-    total = duration((start_s + cycle_s * whole) * schedule.turns)
+    total = duration((start_s + more_s + cycle_s * whole) * schedule.turns)
     length = f"{counted(run.cycles, 'cycle')}{chains}"
     yield "", f"{total} for {length}, if the number of clusters stays the same: time grows with it"
+    if start_s + more_s >= 1.0:
+        early = f"; {duration(more_s)} for more clusters and moves in its first cycles" if as_timed else ""
+        yield "", f"in this, of each chain: {duration(start_s)} before its first cycle{early}"
     if n_shards > 1:
         yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
     if working > 1:
@@ -368,12 +313,13 @@ def _in_views(n_clusters: int, timing: Timing) -> str:
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
 
-def _cycles_per_round(config: Config, data: Data) -> float:
-    """Return the average number of cycles between rounds of split and merge moves; 0: no moves."""
+def _cycles_per_round(config: Config, data: Data, later_ones: bool) -> float:
+    """Return the average number of cycles between rounds of split and merge moves; 0: no moves. later_ones: of cycles
+    after the first ones alone."""
     moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
-    often = min(cycles, OFTEN)
+    often = 0 if later_ones else min(cycles, OFTEN)
     return cycles / (often + (cycles - often) / later(data.n_rows * len(data.columns)))
 
 

@@ -23,6 +23,9 @@ def main() -> int:
         del os.environ["SOURCE_DATE_EPOCH"]  # a non-numeric value breaks parts of NumPy's import
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
+    from mpibayes.io.arrow import keep_pandas_out
+
+    keep_pandas_out()
 
     if launcher_size() > 1:
         signals.note()

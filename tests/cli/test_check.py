@@ -10,6 +10,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.cli.check import check
 from mpibayes.hpc.crosscat import check as mixture_check
+from mpibayes.hpc.crosscat.rehearsal import SAMPLE_ROWS, sample_rows
 from mpibayes.hpc.crosscat.speed import Speed, Timing
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.law import Law
@@ -99,7 +100,7 @@ def test_what_it_says_of_views(case, capsys):
     for words in (
         "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
         "views from the best of 3 searches on 500 rows, each starting from at most 3 views; in each view",
-        "found on 2,000 rows from at most 3 initial views, to measure time; a chain may find others",
+        "found on 500 rows from at most 3 initial views, to measure time; a chain may find others",
         "this includes moves of columns", ", columns ", ", pilot ",
     ):  # fmt: skip
         assert words in text, (words, text)
@@ -134,13 +135,13 @@ def test_what_is_wrong(case):
 
 
 def test_the_sample_is_cut_from_all_over_the_table(tmp_path):
-    n = 3 * mixture_check.SAMPLE_ROWS
+    n = 3 * SAMPLE_ROWS
     columns, rows = table_from_arrays([("x", "real", np.arange(n, dtype=float), None)])
     table = write_table(tmp_path / "t.h5", columns, rows)
-    sample = mixture_check.sample_rows(Data(table, (), None))
-    assert len(sample) == mixture_check.SAMPLE_ROWS
+    sample = sample_rows(Data(table, (), None))
+    assert len(sample) == SAMPLE_ROWS
     assert sample.reals.min() == 0 and sample.reals.max() == n - 1
-    assert len(np.unique(sample.reals)) == mixture_check.SAMPLE_ROWS
+    assert len(np.unique(sample.reals)) == SAMPLE_ROWS
 
 
 def test_memory_parts(tmp_path):

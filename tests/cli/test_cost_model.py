@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import check as mixture_check
-from mpibayes.hpc.crosscat import cost_model, speed
+from mpibayes.hpc.crosscat import cost_model, rehearsal, speed
 from mpibayes.hpc.crosscat.cost_constants import SECONDS
 from mpibayes.hpc.crosscat.cost_model import (
     COMPUTE,
@@ -143,6 +142,36 @@ def test_a_draw_of_coefficients_is_as_it_was_measured():
     assert drawn.wire_bytes(20) - without.wire_bytes(20) == whole
 
 
+def test_first_cycles_count_as_they_took():
+    """Three cycles were timed, of 5, 3 and 2 later ones, and the fourth and fifth are like their mean."""
+    columns = place_columns([("c", "categorical", tuple("ab"))])
+    timing = speed.Timing(20_000, 4, 0.0, 0.6, 1.6, 40, 0.1, first=(5.0, 3.0, 2.0))  # a later one: 0.6 + 1.6 / 4
+    of = speed.Speed.of(columns, 20_000, 4, 4, timing)
+    assert of.cycle_s(1) == pytest.approx(1.0)
+    assert [of.first_s(1, n) for n in (1, 2, 3, 5)] == pytest.approx([4.0, 6.0, 7.0, 7.0 + 2 * (10 / 3 - 1)])
+    twice = speed.Speed.of(columns, 40_000, 4, 4, timing)
+    assert twice.first_s(1, 2) == pytest.approx(6.0 * twice.cycle_s(1))
+    assert speed.Speed.of(columns, 20_000, 4, 4, replace(timing, first=())).first_s(1, 5) == 0.0
+
+
+def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path):
+    """Its first cycles, which have 128 clusters, take longer than later ones; scores and stray rows are timed."""
+    from mpibayes.hpc.crosscat.chain import Settings
+    from mpibayes.hpc.data.rows import Data
+    from mpibayes.io.table import table_from_arrays, write_table
+
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 2, 6_000)
+    made = [(f"c{i}", "categorical", (rng.random(6_000) < 0.1 + 0.8 * z).astype(int), None) for i in range(20)]
+    data = Data(write_table(tmp_path / "t.h5", *table_from_arrays(made)), (), None)
+    timing = rehearsal.time_sample(data, Settings(stray_rows=300), "random", 128, heldout=600)
+    assert timing.n_shards == 4 and timing.n_clusters < 64 and len(timing.first) == 100
+    assert sum(timing.first[:5]) > 7 * (timing.cycle_s + timing.moves_s / 8)
+    assert 0 < timing.score_s < 1e-3 and 0 < timing.strays_s < 1e-3
+    alone = rehearsal.time_sample(data, Settings(shards=1, stray_rows=300), "one", 1, cycles=1)
+    assert alone.strays_s == alone.score_s == 0 and len(alone.first) == 1
+
+
 def test_a_sample_with_an_outcome_times_its_draws(tmp_path):
     from mpibayes.hpc.crosscat.chain import Settings
     from mpibayes.hpc.data.rows import Data
@@ -154,7 +183,7 @@ def test_a_sample_with_an_outcome_times_its_draws(tmp_path):
     made = [("c", "categorical", rng.integers(0, 3, 30_000), None), ("y", "real", rng.normal(size=30_000), None)]
     table = write_table(tmp_path / "t.h5", *table_from_arrays(made))
     outcome = Columns.of(Outcome(column="y"), Data(table, (), None), None)
-    timing = mixture_check.time_sample(
+    timing = rehearsal.time_sample(
         Data(table, ("y",), None), Settings(shards=4, split_merge=0), "one", 1, 2, outcome=outcome
     )
     of = timing.coefficients
@@ -171,6 +200,6 @@ def test_a_sample_has_shards_as_long_as_a_run(tmp_path):
     rng = np.random.default_rng(0)
     columns, rows = table_from_arrays([("c", "categorical", rng.integers(0, 3, 30_000), None)])
     data = Data(write_table(tmp_path / "t.h5", columns, rows), (), None)
-    timing = mixture_check.time_sample(data, Settings(shards=600), "one", 1, cycles=1)
-    assert timing.n_rows == mixture_check.SAMPLE_ROWS and timing.n_shards == 4 and timing.cycle_s > 0
-    assert mixture_check.time_sample(data, Settings(shards=2, split_merge=0), "one", 1, cycles=1).moves_s == 0
+    timing = rehearsal.time_sample(data, Settings(shards=600), "one", 1, cycles=1)
+    assert timing.n_rows == rehearsal.SAMPLE_ROWS and timing.n_shards == 4 and timing.cycle_s > 0
+    assert rehearsal.time_sample(data, Settings(shards=2, split_merge=0), "one", 1, cycles=1).moves_s == 0

@@ -39,7 +39,7 @@ def document(text, overrides=()):
     """The document that `load` checks, of a file with these overrides."""
     tree = documents.toml(text)
     for item in overrides:
-        merge(tree, parse_override(item), {"columns", "blocks"})
+        merge(tree, parse_override(item), lambda: {"columns", "blocks"})
     return times_as_text(tree)
 
 
