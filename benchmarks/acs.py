@@ -97,6 +97,10 @@ BANDED = [
     ("AGEP", "AGEB"), ("MSP", "AGEB", "SEX"), ("INDP_CAT", "AGEB", "SEX"), ("INC", "INDP_CAT", "SEX"),
     ("EDU", "INC", "AGEB"), ("POV", "INC", "FIFTH"), ("OWN_RENT", "POV", "FIFTH"), ("DPHY", "POV", "AGEB"),
 ]  # fmt: skip
+REVERSED = [
+    ("AGEP", "AGEB"), ("MSP", "AGEB", "SEX"), ("INDP_CAT", "AGEB", "SEX"), ("INC", "INDP_CAT", "SEX"),
+    ("EDU", "INC", "AGEB"), ("POV", "INC"), ("OWN_RENT", "POV", "AGEB"), ("DPHY", "POV", "AGEB"), ("FIFTH", "OWN_RENT"),
+]  # fmt: skip
 LINKS = {
     "links": "forest",
     "named": NAMED,
@@ -106,13 +110,8 @@ LINKS = {
     "crossed+age": [*CROSSED, ("AGEP", "MSP")],
     "binned": [*([n if n != "FIFTH" else "DENSITY" for n in link] for link in CROSSED), ("AGEP", "MSP")],
     "banded": BANDED,
-    "reversed": [
-        *(
-            link[:2] if link[0] == "POV" else ("OWN_RENT", "POV", "AGEB") if link[0] == "OWN_RENT" else link
-            for link in BANDED
-        ),
-        ("FIFTH", "OWN_RENT"),
-    ],
+    "reversed": REVERSED,
+    "tied": [("MSP", "OWN_RENT", "AGEB") if link[0] == "MSP" else link for link in REVERSED],
 }  # by the method; fmt: skip
 ACS = Study(
     numbers=["AGEP"],

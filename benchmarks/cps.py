@@ -4,7 +4,7 @@ The table is cps.csv.gz of the package taxcalc, 280,005 rows of 68 columns, most
 have. 24 columns are made of it: age, wages, property and state tax as numbers, and 20 of at most 7 levels, among them
 whether there is an amount at all.
 
-    pip download --no-deps taxcalc && unzip taxcalc-*.whl taxcalc/cps.csv.gz
+    pip download --no-deps taxcalc && tar xzf taxcalc-*.tar.gz --strip-components 2 --wildcards '*/taxcalc/cps.csv.gz'
 """
 
 from __future__ import annotations

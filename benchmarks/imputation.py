@@ -15,11 +15,12 @@ industry with sex and of tenure with the density, since sex and density say whic
 column with gaps to one of these; "crossed" gives each a second parent that says which of its cells are missing, sex or
 the fifth of the density, and "crossed+age" links the age with the marital status, too; "binned" is "crossed+age" with
 the density itself, by its bins, for its fifths; "banded" has bands of the age as a further column, on which most others
-depend, and "reversed" has tenure with them, and the fifth of the density below tenure; "links-learned" and so on have
-learned bases; "mixture-calibrated", "links-learned-calibrated" and so on calibrate the copies. "mice" is R's with trees
-(package rpart), "mice-default" with its default methods (package nnet); the package miceforest (with lightgbm 4.5) is
-in the Python of --peers. --rule none takes cells out completely at random; --population mixture has rows of a mixture
-in place of the records. --keep FILE keeps what was made of each sample, and goes on from there.
+depend, and "reversed" has tenure with them, and the fifth of the density below tenure; "tied" is "reversed" with the
+marital status on the tenure in place of the sex; "links-learned" and so on have learned bases; "mixture-calibrated",
+"links-learned-calibrated" and so on calibrate the copies. "mice" is R's with trees (package rpart), "mice-default" with
+its default methods (package nnet); the package miceforest (with lightgbm 4.5) is in the Python of --peers. --rule none
+takes cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE
+keeps what was made of each sample, and goes on from there.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ family = "{family}"
 links = {links}
 link_base = "{base}"
 [run]
+chains = {chains}
 cycles = {cycles}
+until = "cycles"
 burn_in = {burn_in}
 seed = {seed}
 [output]
@@ -150,7 +153,8 @@ def by_mpibayes(study: Study, place: Path, method: str, args, seed: int) -> list
     method, _, base = name.partition("-")
     family, links = ("mixture", study.links[method]) if method in study.links else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
-    text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    of_run = {"chains": args.chains, "cycles": args.cycles, "burn_in": args.cycles // 3, "seed": seed}
+    text = RUN.format(**of_model, **of_run)
     table = pd.read_csv(place / "t.csv")
     if '"FIFTH"' in text:  # the density by levels
         fifth = pd.qcut(table["DENSITY"], 5, labels=False, duplicates="drop")
@@ -225,6 +229,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--copies", type=int, default=10)
     parser.add_argument("--cycles", type=int, default=150)
+    parser.add_argument("--chains", type=int, default=1, help="of each run, among which the copies are divided")
     parser.add_argument("--methods", default="mixture,crosscat,single")
     parser.add_argument("--population", choices=["acs", "mixture"], default="acs")
     parser.add_argument("--rule", choices=["drivers", "none"], default="drivers")
@@ -265,7 +270,7 @@ def main() -> None:
             if args.keep:
                 with args.keep.open("a") as file:
                     print(json.dumps(lines[-1]), file=file)
-    print(f"{args.rows:,} rows, {args.copies} copies, {args.cycles} cycles")
+    print(f"{args.rows:,} rows, {args.copies} copies, {args.chains} chains of {args.cycles} cycles")
     print("coverage of 95 % intervals, % (standard error over samples) / mean squared error / worst bias")
     for method in methods:
         print(summary(method, [line for line in lines if line["method"] == method]), flush=True)

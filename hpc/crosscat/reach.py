@@ -52,4 +52,5 @@ def range_of(column: Column) -> tuple[float, float]:
     replaced by the reflection of the greatest in the mean."""
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = recording.coordinate(column, np.array([column.minimum, column.maximum]))
-    return float(low) if np.isfinite(low) else float(2.0 * column.center - high), float(high)
+    has_least = np.isfinite(low) and not (column.log and column.minimum <= 0.0)  # a shape makes its number finite
+    return float(low) if has_least else float(2.0 * column.center - high), float(high)

@@ -10,11 +10,13 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import reach
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column
+from mpibayes.io.shape import Shape
 
 LEVEL, CLUSTERS = 1e-4, 4000
 AGE = Column("age", "real", "reals", 0, center=40.0, scale=20.0, minimum=0.0, maximum=100.0, resolution=1.0)
 PARAMETERS, CELLS = (Stream(3, purpose, cycle=1) for purpose in (Purpose.COPY_PARAMETERS, Purpose.COPY_CELLS))
 IDS = np.arange(CLUSTERS)
+SHAPED = 3.0 - np.log(100.0), np.log(100.0) - 3.0
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,7 @@ def test_rows_are_drawn_by_their_ids(drawn):
         ({}, (0.0, 100.0)),
         ({"log": True, "center": 3.0, "scale": 1.0, "minimum": 1.0}, (0.0, np.log(100.0))),
         ({"log": True, "center": 3.0, "scale": 1.0, "atoms": (0.0,)}, (6.0 - np.log(100.0), np.log(100.0))),
+        ({"log": True, "center": 0.0, "scale": 1.0, "shape": Shape(3.0, 1.0, 0.0, 1.0)}, SHAPED),
     ],
 )
 def test_the_range_is_on_the_scale_of_the_model(changes, ends):
