@@ -42,38 +42,49 @@ ALWAYS_INLINE void FN(shapes_of)(const int32_t *levels, const double *beta, cons
     }
 }
 
-/* table[l][k] = log theta of a column in clusters k..k+width-1, given the logs of its gammas; table starts at row l0 */
+/* table[l][k] = log theta of a column in clusters k..k+width-1, given the logs of its gammas; table starts at row l0.
+ * Vectors reach beyond the width: into the next gammas, of which there are 8 more than needed, and into rows of the table
+ * that follow, before `end`. */
 ALWAYS_INLINE void FN(divide_gammas)(const double *gammas, int64_t n_rows, const uint8_t *met, int64_t l0,
-                                     int64_t missing, int64_t k, int64_t width, int64_t K, double *scratch, float *table) {
-    double most[BLOCK], total[BLOCK];
+                                     int64_t missing, int64_t k, int64_t width, int64_t K, const float *end,
+                                     float *table) {
+    enum { N = BLOCK / N_DOUBLE };
+    vd most[N], total[N];
     int64_t i = 0, last = n_rows - 1;
-    for (int j = 0; j < BLOCK; j++) most[j] = -INFINITY, total[j] = 0;
+    for (int v = 0; v < N; v++) most[v] = SPREAD(-INFINITY), total[v] = SPREAD(0.0);
     for (int64_t r = 0; r < n_rows; r++)
-        for (int64_t j = 0; j < BLOCK; j++) {
-            double x = scratch[r * BLOCK + j] = j < width ? gammas[r * width + j] : 0.0;
-            most[j] = x > most[j] ? x : most[j];
+        for (int v = 0; v < N; v++) {
+            vd x = *(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE);
+            most[v] = SELECT(x > most[v], x, most[v]);
         }
     for (int64_t r = 0; r < n_rows; r++)
-        for (int j = 0; j < BLOCK; j += N_DOUBLE)
-            *(FN(vd_loose) *)(total + j) += FN(exp_negative)(
-                *(FN(vd_loose) *)(scratch + r * BLOCK + j) - *(FN(vd_loose) *)(most + j));
-    for (int j = 0; j < BLOCK; j += N_DOUBLE)
-        *(FN(vd_loose) *)(most + j) += vlog(*(FN(vd_loose) *)(total + j));
+        for (int v = 0; v < N; v++)
+            total[v] += FN(exp_negative)(*(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE) - most[v]);
+    for (int v = 0; v < N; v++) most[v] += vlog(total[v]);
     for (int64_t l = l0; l < missing; l++) {
-        int64_t r = met && !met[l] ? last : i++;
-        for (int64_t j = 0; j < width; j++) table[(l - l0) * K + k + j] = (float)(scratch[r * BLOCK + j] - most[j]);
+        const double *of = gammas + (met && !met[l] ? last : i++) * width;
+        float *to = table + (l - l0) * K + k, log_theta[BLOCK];
+        for (int v = 0; v < N; v++) {
+            vd x = *(const FN(vd_loose) *)(of + v * N_DOUBLE) - most[v];
+            for (int j = 0; j < N_DOUBLE; j++) log_theta[v * N_DOUBLE + j] = (float)x[j];
+        }
+        if (width == BLOCK || to + BLOCK <= end)
+            memcpy(to, log_theta, sizeof log_theta);
+        else
+            for (int64_t j = 0; j < width; j++) to[j] = log_theta[j];
     }
     for (int64_t j = 0; j < width; j++) table[(missing - l0) * K + k + j] = 0;
 }
 
 /* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Row 0 of `table`
  * is the first column's first level. met: 0 for levels that no row has, NULL if there are none: their total is drawn
- * instead, Gamma(sum of their beta), and stands in all of them. scratch: 8 doubles per level row of the widest column;
- * shape, id: room for `room` draws, at least 8 per level row, and 8 more. The id of a draw is (level row, k); that of a
- * total has the missing row. Draws of several columns are made side by side. */
+ * instead, Gamma(sum of their beta), and stands in all of them. shape, id: room for `room` draws, at least 8 per level
+ * row of the widest column, and 16 more. The id of a draw is (level row, k); that of a total has the missing row. Draws
+ * of several columns are made side by side. */
 static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const uint8_t *met,
                             const int64_t *offsets, int64_t first, int64_t last, int64_t K, float *table,
-                            double *scratch, double *shape, uint64_t *id, int64_t room) {
+                            double *shape, uint64_t *id, int64_t room) {
+    const float *end = table + (K <= BLOCK ? (offsets[last] - offsets[first]) * K : 0);
     int64_t c = first, k = 0;
     while (c < last) {
         int64_t next = c, from = k, n = 0;
@@ -95,7 +106,7 @@ static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const 
             double rest;
             int64_t n_rows = FN(gammas_of)(beta, met, l0, missing, &rest);
             if (n_rows)
-                FN(divide_gammas)(shape + at, n_rows, met, l0, missing, k, width, K, scratch, of);
+                FN(divide_gammas)(shape + at, n_rows, met, l0, missing, k, width, K, end, of);
             else if (k == 0)
                 memset(of, 0, (missing + 1 - l0) * K * sizeof(float));
             at += n_rows * width;

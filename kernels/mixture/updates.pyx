@@ -28,7 +28,7 @@ cdef extern from "updates.h" nogil:
     void kernel_log_gammas(const stream_key *, const double *, const uint64_t *, int64_t, double *)
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
     void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const uint8_t *, const int64_t *, int64_t,
-                            int64_t, int64_t, float *, double *, double *, uint64_t *, int64_t)
+                            int64_t, int64_t, float *, double *, uint64_t *, int64_t)
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
@@ -45,7 +45,8 @@ cdef extern from "updates.h" nogil:
         const float *table
 
     void kernel_fill_cells(const stream_key *, uint64_t, const int64_t *, const int32_t *, int64_t, const linked_t *,
-                           const linked_t *, const linked_t *, int64_t, int64_t, int32_t *, uint64_t *, double *)
+                           const linked_t *, const linked_t *, int64_t, int64_t, int32_t *, int64_t, uint64_t *,
+                           double *)
     enum: FILL_KEPT
 
     ctypedef struct numbers_t:
@@ -174,13 +175,13 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     out = np.empty((offsets[last] - offsets[first], n_clusters), np.float32)
     cdef float[:, ::1] table = out
     cdef int64_t room = max(8 * most, 512)
-    cdef double[::1] scratch = np.empty(8 * most + 8), shape = np.empty(room + 8)
-    cdef uint64_t[::1] ids = np.empty(room + 8, np.uint64)
+    cdef double[::1] shape = np.zeros(room + 16)
+    cdef uint64_t[::1] ids = np.empty(room + 16, np.uint64)
     cdef const uint8_t *of_rows = &met[0] if met is not None else NULL
     if out.size:
         with nogil:
             kernel_draw_levels(&key, &levels[0, 0], &beta[0], of_rows, &offsets[0], first, last, n_clusters,
-                               &table[0, 0], &scratch[0], &shape[0], &ids[0], room)
+                               &table[0, 0], &shape[0], &ids[0], room)
     return out
 
 
@@ -226,8 +227,11 @@ def fill_cells(shards, own, parent, children, int32_t[:, ::1] change, *, seed, p
             or not _within(own[4], min([child[6] for child in children], default=2**31)) \
             or (has_parent and not _within(parent[4], own[6])):
         raise ValueError("tables and contexts do not fit together")
-    cdef double[::1] sums = np.empty(FILL_KEPT * (own[2] + 8))
-    cdef uint64_t[::1] keys = np.empty(FILL_KEPT, np.uint64)
+    cdef int64_t n_cells = sum([len(at) for _, at, _, _ in shards]), n_kept = 1
+    while n_kept < min(FILL_KEPT, n_cells):
+        n_kept *= 2
+    cdef double[::1] sums = np.empty(n_kept * (own[2] + 8))
+    cdef uint64_t[::1] keys = np.full(n_kept, 2**64 - 1, np.uint64)
     of = <linked_t *>malloc((2 + n_children) * sizeof(linked_t))
     if of == NULL:
         raise MemoryError
@@ -255,7 +259,7 @@ cdef int _fill(const stream_key *key, uint64_t first, uint8_t[:, ::1] narrow, ui
     with nogil:
         kernel_fill_cells(key, first, &at[0] if at.shape[0] else NULL, &z[0], at.shape[0], of,
                           of + 1 + n_children if has_parent else NULL, of + 1, n_children, change.shape[1],
-                          &change[0, 0], &keys[0], &sums[0])
+                          &change[0, 0], keys.shape[0], &keys[0], &sums[0])
     return 0
 
 
