@@ -177,9 +177,8 @@ class Linking:
         return [self.numbers.blanked(i, columns, part) for i, part in enumerate(rows)]
 
     def fill_gaps(self) -> None:
-        """Draw the missing cells that are part of the state, given this cycle's labels and counts; levels of parents in
-        every second cycle, as they take about as long as a sweep."""
-        if self.gaps.columns and self.chain.cycles % 2 == 0:
+        """Draw the missing cells that are part of the state, given this cycle's labels and counts."""
+        if self.gaps.columns:
             view, comm = self.chain.view, self.chain.comm
             self.gaps.draw(comm, *self._of_gaps(view), self._densities(view) if self.gaps.numbers else {})
             if any(self.coding.plain[c].kind == "count" for c in self.gaps.numbers):
