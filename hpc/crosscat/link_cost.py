@@ -25,7 +25,7 @@ def draw_seconds(columns: Sequence[Column], n_rows: int, n_ranks: int, n_cluster
     levels, d = sum(len(c.levels) + 1 for c in columns if c.levels), len(columns)
     shared = max(2, min(MOST_SHARED, n_rows // (8 * n_clusters)))
     passes = float(np.minimum(1.0, np.log(np.maximum(contexts, 2)) / np.log(shared)).sum())
-    rows = passes * len(contexts) * n_rows / n_ranks * CELL_S
+    rows = passes * len(contexts) / 2 * n_rows / n_ranks * CELL_S  # a pair is counted once
     counts = passes * levels * n_clusters * shared * COUNT_S + levels * n_clusters * contexts.sum() * TERM_S
     return float(rows + counts + STEP_S * d**3 + COLUMN_S * d)
 

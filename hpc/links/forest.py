@@ -24,6 +24,7 @@ from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture.updates import log_product
 
 ROOT = -1  # parent of a column without one
+NEGLIGIBLE = -45.0  # log weight of all links of a column beside none, lost in rounding, as in `log_product`
 
 
 def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
@@ -74,15 +75,18 @@ def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequ
 
     score (D, D): log weight of the link from column c to parent j, -inf if not allowed; the diagonal is ignored. alone
     (D,): log weight of c without a parent, finite. u (D,): one uniform per column. order: the order in which the
-    columns draw. Cost: O(D^3).
+    columns draw. Cost: O(D^3) for the D columns of which a link is not out of the question (NEGLIGIBLE).
     """
     d = len(alone)
     weight = np.concatenate([np.where(np.eye(d, dtype=bool), -np.inf, score), alone[:, None]], axis=1)  # (D, D + 1)
     parents = np.full(d, ROOT)
-    ends = np.full((d + 1, d + 1), -np.inf)  # the root comes last
-    order = np.asarray(order)
-    ends[[*order, d], np.arange(d + 1)] = 0.0
-    if d:
+    may_link = np.logaddexp.reduce(weight[:, :d], axis=1, initial=-np.inf) > alone + NEGLIGIBLE
+    order = np.asarray(order, np.intp)
+    order = order[may_link[order]]
+    ends = np.full((d + 1, len(order) + 1), -np.inf)  # the root comes last
+    ends[:d, -1][~may_link] = 0.0
+    ends[[*order, d], np.arange(len(order) + 1)] = 0.0
+    if len(order):
         _draw(weight, parents, u, order, ends)
     return parents
 

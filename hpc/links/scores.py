@@ -22,7 +22,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 22  # counts summed in one reduction
-MOST_SHARED = 16  # contexts of parents that share a pass over the rows, together
+MOST_SHARED = 32  # contexts of parents that share a pass over the rows, together
 
 
 def link_scores(
@@ -110,20 +110,23 @@ class Evidence:
 
     def under_all(self, labels: Sequence[np.ndarray], k: int, score: np.ndarray) -> None:
         """Put the log evidence of every column with each parent among these D into `score` (D, D), where a link is
-        allowed. Parents of few contexts share a pass over the rows, which counts cells by all their contexts together.
-        Collective."""
+        allowed. Parents of few contexts share a pass over the rows, which counts cells by all their contexts together;
+        the counts of a pair are those of either direction, if each level of the parent is a context. Collective."""
         n_rows = np.array([sum(map(len, labels))], np.int64)
         self.comm.sum_everywhere(n_rows)
         most = min(MOST_SHARED, int(n_rows[0]) // (8 * k), MOST_CODES // int(self._width.max(initial=1)))
+        left = np.ones(len(self.kind), bool)  # columns without the pairs of which they are the parent
         for parents, n in self._shared(most):
             each, whole = [self.contexts(j) for j in parents], np.arange(n)
             groups, own, step = _split(_crossed(each), n, labels), {}, n
             for j, (_, n_own) in zip(parents, each):
                 step //= n_own
                 own[j] = np.eye(n_own)[whole // step % n_own]  # (n, n_own): its context in each combination
-            for subset in self._pieces(np.flatnonzero(self._allowed[parents].any(axis=0)), k * n):
+            counted = self._allowed[parents].any(axis=0) | self._allowed[:, parents].any(axis=1)
+            for subset in self._pieces(np.flatnonzero(left & counted), k * n):
                 levels, offsets = count_levels(self.comm, self.kind, zip(self._codes, groups), k * n, subset)
                 beta = np.concatenate([self._beta[c] for c in subset.tolist()])
+                others = left[subset] & ~np.isin(subset, parents)
                 for j, of in own.items():
                     part = levels
                     if len(own) > 1:
@@ -131,18 +134,49 @@ class Evidence:
                     log_p = updates.log_marginals(part, beta, offsets, 0, len(subset))[0]
                     allowed = self._allowed[j, subset]
                     score[subset[allowed], j] = log_p[allowed]
+                    back = others & self._allowed[subset, j]
+                    if self._is_whole[j] and back.any():
+                        score[j, subset[back]] = self._reversed(j, part.reshape(len(part), k, -1), offsets, subset)[
+                            back
+                        ]
+            left[[j for j in parents if self._is_whole[j]]] = False
+
+    def _reversed(self, j: int, counts: np.ndarray, offsets: np.ndarray, subset: np.ndarray) -> np.ndarray:
+        """Log evidence of column j under each parent of `subset`, from counts by the parents' level rows, cluster and
+        level of j, (L, k, V); cells of possible parents are not missing."""
+        if not self._is_whole[subset].all():
+            row = np.arange(len(counts))
+            for c, first in zip(subset.tolist(), offsets.tolist()):
+                of_level = self._contexts.get(self.kind.columns[c].name)
+                if of_level is not None:
+                    row[first : first + len(of_level)] = first + of_level
+            merged = np.zeros_like(counts)
+            np.add.at(merged, row, counts)
+            counts = merged
+        table = np.zeros((counts.shape[2] + 1, counts.shape[0] * counts.shape[1]), np.int32)
+        table[:-1] = counts.reshape(table.shape[1], -1).T
+        log_p = updates.log_marginals(table, self._beta[j], np.array([0, len(table)]), 0, 1)[1]
+        return np.add.reduceat(log_p.reshape(len(counts), -1).sum(axis=1), offsets[:-1])
+
+    @cached_property
+    def _is_whole(self) -> np.ndarray:
+        """Mask of the columns whose levels are each a context, or that are no parents, (D,)."""
+        of_level = [self._contexts.get(column.name) for column in self.kind.columns]
+        return np.array([of is None or np.array_equal(of, np.arange(len(of))) for of in of_level], bool)
 
     def _shared(self, most: int) -> Iterator[tuple[list[int], int]]:
-        """Yield consecutive parents that share a pass, and the product of their contexts: at most `most`, or those of
-        one parent."""
+        """Yield parents that share a pass, and the product of their contexts: at most `most`, or those of one parent.
+        Those of few contexts come first, and those with levels that share a context last."""
+        possible = np.flatnonzero(self._allowed.any(axis=1)).tolist()
+        n_of = {j: int(self._contexts[self.kind.columns[j].name].max()) + 1 for j in possible}
         parents: list[int] = []
         product = 1
-        for j in np.flatnonzero(self._allowed.any(axis=1)).tolist():
-            n = int(self._contexts[self.kind.columns[j].name].max()) + 1
-            if parents and product * n > most:
+        for j in sorted(possible, key=lambda j: (not self._is_whole[j], n_of[j])):
+            mixed = parents and self._is_whole[parents[0]] != self._is_whole[j]
+            if parents and (product * n_of[j] > most or mixed):
                 yield parents, product
                 parents, product = [], 1
-            parents, product = [*parents, j], product * n
+            parents, product = [*parents, j], product * n_of[j]
         if parents:
             yield parents, product
 

@@ -14,57 +14,104 @@ ALWAYS_INLINE int FN(load_counts)(const int32_t *row, int64_t k, int64_t K, doub
     return any != 0;
 }
 
+/* Number of gammas that a column needs for each cluster: one a level that is met, and one for the total of the others,
+ * whose shape is `rest`; 0 if no level is met. */
+ALWAYS_INLINE int64_t FN(gammas_of)(const double *beta, const uint8_t *met, int64_t l0, int64_t missing, double *rest) {
+    int64_t n_met = 0;
+    *rest = 0;
+    for (int64_t l = l0; l < missing; l++)
+        if (!met || met[l])
+            n_met += 1;
+        else
+            *rest += beta[l];
+    return n_met ? n_met + (*rest > 0) : 0;
+}
+
+/* Shapes and ids of the gammas of a column in clusters k..k+width-1, cluster by cluster within a level row. */
+ALWAYS_INLINE void FN(shapes_of)(const int32_t *levels, const double *beta, const uint8_t *met, int64_t l0,
+                                 int64_t missing, double rest, int64_t k, int64_t width, int64_t K, double *shape,
+                                 uint64_t *id) {
+    int64_t n = 0;
+    for (int64_t l = l0; l <= missing; l++) {
+        int is_rest = l == missing;
+        if (is_rest ? !(rest > 0) : met && !met[l]) continue;
+        for (int64_t j = 0; j < width; j++, n++) {
+            shape[n] = is_rest ? rest : levels[l * K + k + j] + beta[l];
+            id[n] = ((uint64_t)l << 32) | (uint64_t)(k + j);
+        }
+    }
+}
+
+/* table[l][k] = log theta of a column in clusters k..k+width-1, given the logs of its gammas; table starts at row l0.
+ * Vectors reach beyond the width: into the next gammas, of which there are 8 more than needed, and into rows of the table
+ * that follow, before `end`. */
+ALWAYS_INLINE void FN(divide_gammas)(const double *gammas, int64_t n_rows, const uint8_t *met, int64_t l0,
+                                     int64_t missing, int64_t k, int64_t width, int64_t K, const float *end,
+                                     float *table) {
+    enum { N = BLOCK / N_DOUBLE };
+    vd most[N], total[N];
+    int64_t i = 0, last = n_rows - 1;
+    for (int v = 0; v < N; v++) most[v] = SPREAD(-INFINITY), total[v] = SPREAD(0.0);
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int v = 0; v < N; v++) {
+            vd x = *(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE);
+            most[v] = SELECT(x > most[v], x, most[v]);
+        }
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int v = 0; v < N; v++)
+            total[v] += FN(exp_negative)(*(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE) - most[v]);
+    for (int v = 0; v < N; v++) most[v] += vlog(total[v]);
+    for (int64_t l = l0; l < missing; l++) {
+        const double *of = gammas + (met && !met[l] ? last : i++) * width;
+        float *to = table + (l - l0) * K + k, log_theta[BLOCK];
+        for (int v = 0; v < N; v++) {
+            vd x = *(const FN(vd_loose) *)(of + v * N_DOUBLE) - most[v];
+            for (int j = 0; j < N_DOUBLE; j++) log_theta[v * N_DOUBLE + j] = (float)x[j];
+        }
+        if (width == BLOCK || to + BLOCK <= end)
+            memcpy(to, log_theta, sizeof log_theta);
+        else
+            for (int64_t j = 0; j < width; j++) to[j] = log_theta[j];
+    }
+    for (int64_t j = 0; j < width; j++) table[(missing - l0) * K + k + j] = 0;
+}
+
 /* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Row 0 of `table`
  * is the first column's first level. met: 0 for levels that no row has, NULL if there are none: their total is drawn
- * instead, Gamma(sum of their beta), and stands in all of them. scratch: 16 doubles and 8 words per level row of the
- * widest column, and one more of each. The id of a draw is (level row, k); that of a total has the missing row. The last
- * clusters, fewer than 8, of several levels are drawn side by side. */
+ * instead, Gamma(sum of their beta), and stands in all of them. shape, id: room for `room` draws, at least 8 per level
+ * row of the widest column, and 16 more. The id of a draw is (level row, k); that of a total has the missing row. Draws
+ * of several columns are made side by side. */
 static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const uint8_t *met,
                             const int64_t *offsets, int64_t first, int64_t last, int64_t K, float *table,
-                            double *scratch, uint64_t *id) {
-    for (int64_t c = first; c < last; c++) {
-        int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, n_met = 0;
-        double rest = 0;
-        for (int64_t l = l0; l < missing; l++)
-            if (!met || met[l])
-                n_met += 1;
-            else
-                rest += beta[l];
-        if (!n_met) {
-            memset(table + (l0 - offsets[first]) * K, 0, (missing + 1 - l0) * K * sizeof(float));
-            continue;
+                            double *shape, uint64_t *id, int64_t room) {
+    const float *end = table + (K <= BLOCK ? (offsets[last] - offsets[first]) * K : 0);
+    int64_t c = first, k = 0;
+    while (c < last) {
+        int64_t next = c, from = k, n = 0;
+        while (next < last) { /* blocks of clusters of columns, as long as there is room */
+            int64_t l0 = offsets[next], missing = offsets[next + 1] - 1, width = K - from < BLOCK ? K - from : BLOCK;
+            double rest;
+            int64_t n_rows = FN(gammas_of)(beta, met, l0, missing, &rest);
+            if (n + n_rows * width > room) break;
+            if (n_rows) FN(shapes_of)(levels, beta, met, l0, missing, rest, from, width, K, shape + n, id + n);
+            n += n_rows * width;
+            from += width;
+            if (from == K) next += 1, from = 0;
         }
-        for (int64_t k = 0; k < K; k += BLOCK) {
-            int64_t width = K - k < BLOCK ? K - k : BLOCK, n = 0, n_rows = n_met + (rest > 0), i = 0;
-            double most[BLOCK], total[BLOCK], *drawn = scratch, *shape = scratch + (missing + 1 - l0) * BLOCK;
-            for (int j = 0; j < BLOCK; j++) most[j] = -INFINITY, total[j] = 0;
-            for (int64_t l = l0; l <= missing; l++) {
-                int is_rest = l == missing;
-                if (is_rest ? !(rest > 0) : met && !met[l]) continue;
-                for (int64_t j = 0; j < width; j++, n++) {
-                    shape[n] = is_rest ? rest : levels[l * K + k + j] + beta[l];
-                    id[n] = ((uint64_t)l << 32) | (uint64_t)(k + j);
-                }
-            }
-            for (; n % BLOCK; n++) shape[n] = 1.0, id[n] = 0;
-            FN(log_gammas)(key, shape, id, n, shape);
-            for (int64_t r = 0; r < n_rows; r++)
-                for (int64_t j = 0; j < BLOCK; j++) {
-                    double x = drawn[r * BLOCK + j] = j < width ? shape[r * width + j] : 0.0;
-                    most[j] = x > most[j] ? x : most[j];
-                }
-            for (int64_t r = 0; r < n_rows; r++)
-                for (int j = 0; j < BLOCK; j += N_DOUBLE)
-                    *(FN(vd_loose) *)(total + j) += FN(exp_negative)(
-                        *(FN(vd_loose) *)(drawn + r * BLOCK + j) - *(FN(vd_loose) *)(most + j));
-            for (int j = 0; j < BLOCK; j += N_DOUBLE)
-                *(FN(vd_loose) *)(most + j) += vlog(*(FN(vd_loose) *)(total + j));
-            for (int64_t l = l0; l < missing; l++) {
-                int64_t r = met && !met[l] ? n_met : i++;
-                for (int64_t j = 0; j < width; j++)
-                    table[(l - offsets[first]) * K + k + j] = (float)(drawn[r * BLOCK + j] - most[j]);
-            }
-            for (int64_t j = 0; j < width; j++) table[(missing - offsets[first]) * K + k + j] = 0;
+        for (int64_t i = n; i % BLOCK; i++) shape[i] = 1.0, id[i] = 0;
+        FN(log_gammas)(key, shape, id, (n + BLOCK - 1) / BLOCK * BLOCK, shape);
+        for (int64_t at = 0; c < next || (c == next && k < from);) {
+            int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, width = K - k < BLOCK ? K - k : BLOCK;
+            float *of = table + (l0 - offsets[first]) * K;
+            double rest;
+            int64_t n_rows = FN(gammas_of)(beta, met, l0, missing, &rest);
+            if (n_rows)
+                FN(divide_gammas)(shape + at, n_rows, met, l0, missing, k, width, K, end, of);
+            else if (k == 0)
+                memset(of, 0, (missing + 1 - l0) * K * sizeof(float));
+            at += n_rows * width;
+            k += width;
+            if (k == K) c += 1, k = 0;
         }
     }
 }

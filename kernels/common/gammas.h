@@ -82,32 +82,60 @@ ALWAYS_INLINE void FN(words_of)(const stream_key *key, const uint64_t *id, uint6
     }
 }
 
-/* Log of Gamma(shape, 1) draws by Marsaglia & Tsang (2000). Shapes below 1 are drawn as G(a) = G(a + 1) U^(1/a), in
- * logs, so that nothing underflows (docs/math.md 2.1). */
-ALWAYS_INLINE vd FN(log_gamma_draw)(const stream_key *key, vd shape, const uint64_t *id) {
+/* One attempt to draw the log of Gamma(shape, 1) by Marsaglia & Tsang (2000); 0 in lanes where it is refused. Shapes
+ * below 1 are drawn as G(a) = G(a + 1) U^(1/a), in logs, so that nothing underflows (docs/math.md 2.1). */
+ALWAYS_INLINE vd FN(log_gamma_attempt)(const stream_key *key, vd shape, const uint64_t *id, uint64_t attempt, vl *taken) {
     uint64_t word[4][N_DOUBLE];
-    vl small = shape < 1.0, missing = ~(vl){0};
-    vd d = shape + SELECT(small, SPREAD(1.0), SPREAD(0.0)) - 1.0 / 3.0, c = (1.0 / 3.0) / FN(root)(d), drawn = SPREAD(0.0);
-    for (uint64_t attempt = 0; FN(any)(missing); attempt++) {
-        FN(words_of)(key, id, attempt, word);
-        vd x = FN(normal)(FN(unit)(word[0]), FN(unit)(word[1])), v = c * x + 1.0;
-        vl sound = v > 0.0;
-        vd log_v = 3.0 * vlog(SELECT(sound, v, SPREAD(1.0)));
-        vl taken = missing & sound & (vlog(FN(unit)(word[2])) < 0.5 * (x * x) + d * ((1.0 - v * v * v) + log_v));
-        if (FN(any)(taken & small)) {
-            vd boost = vlog(FN(unit)(word[3])) / shape;
-            log_v += SELECT(small, boost, SPREAD(0.0));
-        }
-        drawn = SELECT(taken, log_v, drawn);
-        missing &= ~taken;
+    vl small = shape < 1.0;
+    vd d = shape + SELECT(small, SPREAD(1.0), SPREAD(0.0)) - 1.0 / 3.0, c = (1.0 / 3.0) / FN(root)(d);
+    FN(words_of)(key, id, attempt, word);
+    vd x = FN(normal)(FN(unit)(word[0]), FN(unit)(word[1])), v = c * x + 1.0;
+    vl sound = v > 0.0;
+    vd log_v = 3.0 * vlog(SELECT(sound, v, SPREAD(1.0)));
+    *taken = sound & (vlog(FN(unit)(word[2])) < 0.5 * (x * x) + d * ((1.0 - v * v * v) + log_v));
+    if (FN(any)(small)) {
+        vd boost = vlog(FN(unit)(word[3])) / shape;
+        log_v += SELECT(small, boost, SPREAD(0.0));
     }
-    return vlog(d) + drawn;
+    return SELECT(*taken, vlog(d) + log_v, SPREAD(0.0));
 }
 
-/* out[i] = log Gamma(shape[i], 1) draws; n is a multiple of 8 */
+/* out[i] = log Gamma(shape[i], 1) draws, in place or elsewhere; n is a multiple of 8. Few attempts are refused: these
+ * draws are put side by side for the next attempt. */
 static void FN(log_gammas)(const stream_key *key, const double *shape, const uint64_t *id, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i += N_DOUBLE)
-        *(FN(vd_loose) *)(out + i) = FN(log_gamma_draw)(key, *(const FN(vd_loose) *)(shape + i), id + i);
+    enum { CHUNK = 256 };
+    double again_shape[CHUNK + 8], drawn[N_DOUBLE];
+    uint64_t again_id[CHUNK + 8];
+    int64_t again_at[CHUNK + 8];
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        int64_t end = first + CHUNK < n ? first + CHUNK : n, n_again = 0;
+        vl taken;
+        for (int64_t i = first; i < end; i += N_DOUBLE) {
+            vd of = *(const FN(vd_loose) *)(shape + i), x = FN(log_gamma_attempt)(key, of, id + i, 0, &taken);
+            if (FN(any)(~taken))
+                for (int j = 0; j < N_DOUBLE; j++) {
+                    if (taken[j]) continue;
+                    again_shape[n_again] = of[j], again_id[n_again] = id[i + j], again_at[n_again++] = i + j;
+                }
+            *(FN(vd_loose) *)(out + i) = x;
+        }
+        for (uint64_t attempt = 1; n_again; attempt++) {
+            int64_t n_left = 0;
+            for (int64_t i = n_again; i % N_DOUBLE; i++) again_shape[i] = 1.0, again_id[i] = 0;
+            for (int64_t i = 0; i < n_again; i += N_DOUBLE) {
+                vd of = *(const FN(vd_loose) *)(again_shape + i);
+                *(FN(vd_loose) *)drawn = FN(log_gamma_attempt)(key, of, again_id + i, attempt, &taken);
+                for (int64_t j = 0; j < N_DOUBLE && i + j < n_again; j++) {
+                    if (taken[j]) {
+                        out[again_at[i + j]] = drawn[j];
+                        continue;
+                    }
+                    again_shape[n_left] = of[j], again_id[n_left] = again_id[i + j], again_at[n_left++] = again_at[i + j];
+                }
+            }
+            n_again = n_left;
+        }
+    }
 }
 
 /* out[i]: a standard normal draw, attempt 0 of id[i]; n is a multiple of 8 */

@@ -27,15 +27,15 @@ ALWAYS_INLINE void FN(recode)(const linked_t *of, int64_t row, uint32_t before, 
 /* Draw the level of `own` in n rows `at` given its parent (NULL for none) and its children: level v in proportion to
  * own->table[context][cluster][v] times, for each child, child->table[cluster][level][context of v]; the tables have logs.
  * Row i has the word row0 + i of the stream. Idle rows, with a negative label z, keep theirs. Rows whose cells are equal
- * have equal weights, which are kept: keys (FILL_KEPT,), sums [FILL_KEPT][V8], V8 the number of levels rounded up to 8. */
+ * have equal weights, which are kept, also for the next calls with the same tables: keys (n_kept,), all ones at first,
+ * sums [n_kept][V8]; n_kept is a power of 2, V8 the number of levels rounded up to 8. */
 static void FN(fill_cells)(const stream_key *stream, uint64_t row0, const int64_t *at, const int32_t *z, int64_t n,
                            const linked_t *own, const linked_t *parent, const linked_t *children, int64_t n_children,
-                           int64_t K, int32_t *change, uint64_t *keys, double *sums) {
+                           int64_t K, int32_t *change, int64_t n_kept, uint64_t *keys, double *sums) {
     philox_stream words = philox_open(stream->seed, stream->purpose, stream->sub, stream->cycle, stream->chain);
     uint32_t V = own->n_levels, V8 = (V + 7) & ~7u;
     double n_keys = (double)own->n_contexts * K;
     for (int64_t j = 0; j < n_children; j++) n_keys *= children[j].n_levels + 1;
-    for (int64_t e = 0; e < FILL_KEPT; e++) keys[e] = ~(uint64_t)0;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = at[i], k = z[row], context = 0;
         uint32_t before = FN(code_of)(own, row), level = 0;
@@ -48,7 +48,7 @@ static void FN(fill_cells)(const stream_key *stream, uint64_t row0, const int64_
         uint64_t key = context * K + k;
         for (int64_t j = 0; j < n_children; j++)
             key = key * (children[j].n_levels + 1) + FN(level_in)(children + j, FN(code_of)(children + j, row));
-        int64_t entry = (key * 0x9e3779b97f4a7c15ull) >> 32 & (FILL_KEPT - 1);
+        int64_t entry = (key * 0x9e3779b97f4a7c15ull) >> 32 & (n_kept - 1);
         double *p = sums + entry * V8;
         if (keys[entry] != key || !(n_keys < 0x1p63)) {
             const float *table = own->table + (context * K + k) * V;

@@ -36,7 +36,7 @@ typedef struct {
     const float *table;
 } linked_t;
 
-enum { FILL_KEPT = 512 }; /* sums of weights kept by fill_cells */
+enum { FILL_KEPT = 512 }; /* most sums of weights kept by fill_cells, a power of 2 */
 
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"
@@ -50,14 +50,15 @@ static inline void kernel_normals(const stream_key *key, const uint64_t *id, int
 }
 static inline void kernel_draw_levels(const stream_key *key, const int32_t *levels, const double *beta,
                                       const uint8_t *met, const int64_t *offsets, int64_t first, int64_t last,
-                                      int64_t n_clusters, float *table, double *scratch, uint64_t *id) {
-    DISPATCH(draw_levels, key, levels, beta, met, offsets, first, last, n_clusters, table, scratch, id);
+                                      int64_t n_clusters, float *table, double *shape, uint64_t *id, int64_t room) {
+    DISPATCH(draw_levels, key, levels, beta, met, offsets, first, last, n_clusters, table, shape, id, room);
 }
 static inline void kernel_fill_cells(const stream_key *key, uint64_t row0, const int64_t *at, const int32_t *z, int64_t n,
                                      const linked_t *own, const linked_t *parent, const linked_t *children,
-                                     int64_t n_children, int64_t n_clusters, int32_t *change, uint64_t *keys,
-                                     double *sums) {
-    DISPATCH(fill_cells, key, row0, at, z, n, own, parent, children, n_children, n_clusters, change, keys, sums);
+                                     int64_t n_children, int64_t n_clusters, int32_t *change, int64_t n_kept,
+                                     uint64_t *keys, double *sums) {
+    DISPATCH(fill_cells, key, row0, at, z, n, own, parent, children, n_children, n_clusters, change, n_kept, keys,
+             sums);
 }
 static inline void kernel_marginals(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first,
                                     int64_t last, int64_t n_clusters, const double *const *kept, int64_t n_kept,

@@ -28,7 +28,7 @@ cdef extern from "updates.h" nogil:
     void kernel_log_gammas(const stream_key *, const double *, const uint64_t *, int64_t, double *)
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
     void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const uint8_t *, const int64_t *, int64_t,
-                            int64_t, int64_t, float *, double *, uint64_t *)
+                            int64_t, int64_t, float *, double *, uint64_t *, int64_t)
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
@@ -45,7 +45,8 @@ cdef extern from "updates.h" nogil:
         const float *table
 
     void kernel_fill_cells(const stream_key *, uint64_t, const int64_t *, const int32_t *, int64_t, const linked_t *,
-                           const linked_t *, const linked_t *, int64_t, int64_t, int32_t *, uint64_t *, double *)
+                           const linked_t *, const linked_t *, int64_t, int64_t, int32_t *, int64_t, uint64_t *,
+                           double *)
     enum: FILL_KEPT
 
     ctypedef struct numbers_t:
@@ -90,7 +91,7 @@ cdef enum:
 
 kernel_isa = ISA_NUMBER
 cdef enum:
-    TOTALS = 64  # counts of a column's cells below this are scored once for columns of equally many levels
+    TOTALS = 256  # counts of a column's cells below this are scored once for columns of equally many levels
 TABULATED = 2048  # log rising factorials are looked up below this count; 16 at least
 
 
@@ -173,13 +174,14 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
             raise FloatingPointError("pseudo-counts have to be finite")
     out = np.empty((offsets[last] - offsets[first], n_clusters), np.float32)
     cdef float[:, ::1] table = out
-    cdef double[::1] scratch = np.empty(16 * most + 16)
-    cdef uint64_t[::1] ids = np.empty(8 * most + 8, np.uint64)
+    cdef int64_t room = max(8 * most, 512)
+    cdef double[::1] shape = np.zeros(room + 16)
+    cdef uint64_t[::1] ids = np.empty(room + 16, np.uint64)
     cdef const uint8_t *of_rows = &met[0] if met is not None else NULL
     if out.size:
         with nogil:
             kernel_draw_levels(&key, &levels[0, 0], &beta[0], of_rows, &offsets[0], first, last, n_clusters,
-                               &table[0, 0], &scratch[0], &ids[0])
+                               &table[0, 0], &shape[0], &ids[0], room)
     return out
 
 
@@ -225,8 +227,11 @@ def fill_cells(shards, own, parent, children, int32_t[:, ::1] change, *, seed, p
             or not _within(own[4], min([child[6] for child in children], default=2**31)) \
             or (has_parent and not _within(parent[4], own[6])):
         raise ValueError("tables and contexts do not fit together")
-    cdef double[::1] sums = np.empty(FILL_KEPT * (own[2] + 8))
-    cdef uint64_t[::1] keys = np.empty(FILL_KEPT, np.uint64)
+    cdef int64_t n_cells = sum([len(at) for _, at, _, _ in shards]), n_kept = 1
+    while n_kept < min(FILL_KEPT, n_cells):
+        n_kept *= 2
+    cdef double[::1] sums = np.empty(n_kept * (own[2] + 8))
+    cdef uint64_t[::1] keys = np.full(n_kept, 2**64 - 1, np.uint64)
     of = <linked_t *>malloc((2 + n_children) * sizeof(linked_t))
     if of == NULL:
         raise MemoryError
@@ -254,7 +259,7 @@ cdef int _fill(const stream_key *key, uint64_t first, uint8_t[:, ::1] narrow, ui
     with nogil:
         kernel_fill_cells(key, first, &at[0] if at.shape[0] else NULL, &z[0], at.shape[0], of,
                           of + 1 + n_children if has_parent else NULL, of + 1, n_children, change.shape[1],
-                          &change[0, 0], &keys[0], &sums[0])
+                          &change[0, 0], keys.shape[0], &keys[0], &sums[0])
     return 0
 
 
@@ -321,8 +326,8 @@ def log_marginals_of_unions(const int32_t[:, ::1] levels, const double[::1] beta
 cdef _tables_kept(const double[::1] beta, const int64_t[::1] offsets, int64_t first, int64_t last):
     """Addresses of each column's tables of log Gamma functions, for a level and for a total; 0 without a table."""
     cdef int64_t[::1] kept = np.zeros(2 * (last - first), np.int64)
-    cdef int64_t c, l
-    cdef double total
+    cdef int64_t c, l, level_table = 0, total_table = 0
+    cdef double total, last_beta = -1.0, of_last = -1.0
     for c in range(first, last):
         total = 0.0
         for l in range(offsets[c], offsets[c + 1] - 1):
@@ -330,8 +335,11 @@ cdef _tables_kept(const double[::1] beta, const int64_t[::1] offsets, int64_t fi
             if beta[l] != beta[offsets[c]]:
                 break
         else:
-            kept[2 * (c - first)] = <int64_t>_log_gammas_kept(beta[offsets[c]])
-            kept[2 * (c - first) + 1] = <int64_t>_log_gammas_kept(total)
+            if total != of_last or beta[offsets[c]] != last_beta:  # else a context of the same column
+                last_beta, of_last = beta[offsets[c]], total
+                level_table = <int64_t>_log_gammas_kept(last_beta)
+                total_table = <int64_t>_log_gammas_kept(total)
+            kept[2 * (c - first)], kept[2 * (c - first) + 1] = level_table, total_table
     return kept
 
 
@@ -421,13 +429,26 @@ def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, p
 
 
 class Grid:
-    """Pseudo-counts that all levels of a column share, and their log rising factorials; grid (G,), in any order."""
+    """Pseudo-counts that all levels of a column share, and their log rising factorials; grid (G,), in any order.
+
+    totals: by number of levels, the parts of a score that depend on a column's number of cells, and their tags, as
+    `grid_scores` has found them so far."""
+
+    MOST_TOTALS = 64
 
     def __init__(self, grid):
         self.points = _padded(grid, np.float64, 1.0)
         self.rising = np.zeros((TABULATED, len(self.points)))
         np.cumsum(np.log(self.points + np.arange(TABULATED - 1)[:, None]), axis=0, out=self.rising[1:])
-        self.n = len(grid)
+        self.n, self.totals = len(grid), {}
+
+    def totals_of(self, n_levels):
+        if n_levels not in self.totals:
+            if len(self.totals) >= self.MOST_TOTALS:
+                self.totals.clear()
+            form = TOTALS, len(self.points)
+            self.totals[n_levels] = np.empty(form), np.zeros(form, np.int64)
+        return self.totals[n_levels]
 
 
 def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid, base=None):
@@ -445,9 +466,9 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef int32_t[::1] found = np.empty(int(np.diff(offsets).max(initial=0)) * n_clusters + 1, np.int32)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
-    cdef int64_t n_totals = TOTALS if len(columns) > 1 else 0
-    cdef double[:, ::1] of_totals = np.empty((max(n_totals, 1), len(grid.points)))
-    cdef int64_t[:, ::1] totals_of = np.zeros((max(n_totals, 1), len(grid.points)), np.int64)
+    cdef int64_t n_levels = -1
+    cdef double[:, ::1] of_totals
+    cdef int64_t[:, ::1] totals_of
     if not even and of_level.shape[0] != levels.shape[0]:
         raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
@@ -457,11 +478,14 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
             c = which[i]
             if not 0 <= c < offsets.shape[0] - 1:
                 raise ValueError(f"there is no column {c}")
+            if even and offsets[c + 1] - 1 - offsets[c] != n_levels:
+                n_levels = offsets[c + 1] - 1 - offsets[c]
+                of_totals, totals_of = grid.totals_of(n_levels)
             with nogil:
                 if even:
                     kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                        points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &found[0],
-                                       &of_totals[0, 0], &totals_of[0, 0], n_totals, &view[i, 0])
+                                       &of_totals[0, 0], &totals_of[0, 0], TOTALS, &view[i, 0])
                 else:
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])
