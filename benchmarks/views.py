@@ -48,7 +48,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import write_table
 
 MADE = {  # rows, views, noise columns, CPU seconds
-    "cc_10k": (10_000, 4, 0, 6.0), "cc_100k": (100_000, 4, 0, 20.0), "cc8_10k": (10_000, 8, 0, 12.0),
+    "cc_10k": (10_000, 4, 0, 9.0), "cc_100k": (100_000, 4, 0, 20.0), "cc8_10k": (10_000, 8, 0, 12.0),
     "noise_10k": (10_000, 2, 30, 12.0), "cat_10k": (10_000, 1, 0, 5.0),
 }  # fmt: skip
 REAL_S, MARKS_S = 10.0, (2.0, 5.0, 8.0, 10.0)

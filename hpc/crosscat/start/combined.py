@@ -34,6 +34,7 @@ from mpibayes.io.rows import Column, Rows
 MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
 WORK = 3.0  # most columns of scored sets, relative to the table's
+ALIKE = 0.5  # share of this work where all searches have the same views
 ROUNDS = 6
 MIN_GAIN = 3e-3  # least gain of a change, in nats a row
 
@@ -120,6 +121,8 @@ def combined(
     of_search = [frozenset(frozenset(view.columns) for view in pilot.views) for pilot in pilots]
     work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
     tree, gain = work.tree(), 0.0
+    if len(set(of_search)) == 1:
+        work.left *= ALIKE
     for _ in range(ROUNDS):
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
         changes += [*divided(now, tree), *(Change(now, views, 0) for views in of_search)]
