@@ -25,6 +25,7 @@ from scorer import adjusted_rand
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start.combined import combined
 from mpibayes.hpc.crosscat.start.searches import best_search
 from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
 from mpibayes.hpc.data.rows import Data
@@ -57,9 +58,10 @@ def chains(data: Data, given: argparse.Namespace) -> None:
         chain = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings)
         began = time.process_time()
         plan = given.rows, strategy.VIEWS, given.searches
-        choice = best_search(serial(), data, views.settings_of_search(chain), 0, *plan)
+        of = serial(), data, views.settings_of_search(chain), 0
+        best, _ = combined(*of, given.rows, best_search(*of, *plan))
         seconds, states = time.process_time() - began, []
-        views.follow(chain, choice.best)
+        views.follow(chain, best)
         held = data.heldout_of(0, len(data.heldout))
         for left in range(given.cycles - 1, -1, -1):
             chain.cycle()

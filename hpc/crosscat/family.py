@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import newcomers, sample, searches, strategy, views
+from mpibayes.hpc.crosscat.start import combined, newcomers, sample, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
@@ -248,7 +248,10 @@ class ViewsChain:
         choice = searches.best_search(self.comm, *of, finished=finished)
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
-        return choice.best
+        result, gain = combined.combined(self.comm, self.data, settings, self.number, rows, choice)
+        if gain > 0.0:
+            self.start_record["combined"] = gain
+        return result
 
     def _finds_better(self, labels: Sequence[np.ndarray], finished: Finished | None) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better

@@ -119,6 +119,7 @@ class Purpose(IntEnum):
     OUTCOME_LIGHT = 107  # bright rows of an outcome; sub = shard, and the step of the cycle above it
     OUTCOME_VIEW = 108  # view of an outcome, with coefficients proposed in the others
     OUTCOME_HOST = 109  # column of that view that stays while the others change views
+    COMBINED = 110  # rows, folds and seed of the chains that score views of several searches
     GROWN = 87  # seed of the chains of a run to which rows were added; cycle = number of times
 
 

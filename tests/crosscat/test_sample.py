@@ -26,7 +26,7 @@ def started(seed=3, views_of=None, **keys):
     mixture = Mixture(serial(), data.columns, rows_between(data), len(data.rows), settings)
     pilot = None
     if views_of is not None:  # a search's, with all rows in one cluster
-        alone = chain_on(serial(), data, data.rows, settings, 0, views_of)
+        alone = chain_on(serial(), data.columns, data.rows, settings, 0, views_of)
         alone.start("one")
         pilot = views.Pilot(views.found_by(alone).views, (2.0, 0.25))
     return data, mixture, pilot

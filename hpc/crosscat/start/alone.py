@@ -13,15 +13,16 @@ from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Serial
 from mpibayes.hpc.parallel.tasks import Stopped
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 
 
 def chain_on(
-    alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
-) -> Mixture:
-    """Return a chain on the given rows whose columns stay in their views."""
+    alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int,
+    views: Sequence[Sequence[str]] | None = None,
+) -> Mixture:  # fmt: skip
+    """Return a chain on the given rows, which have these columns and no others, whose columns stay in their views."""
     settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, column_powers=0)
-    return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+    return Mixture(alone, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
 
 
 def advance(mixture: Mixture, cycles: int) -> None:

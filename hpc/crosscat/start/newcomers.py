@@ -77,7 +77,7 @@ def clusters(
     alone: Serial, data: Data, settings: Settings, views: Sequence[Sequence[str]], places: np.ndarray
 ) -> list[np.ndarray]:
     """Run a chain on the training rows at `places` alone; return their labels in each view."""
-    chain = chain_on(alone, data, data.rows_at(places), settings, 0, views)
+    chain = chain_on(alone, data.columns, data.rows_at(places), settings, 0, views)
     chain.start("one")
     most = since = 0
     while chain.cycles < LONGEST and since < STILL:

@@ -68,12 +68,12 @@ def _clusters(
     """Run a chain on the rows at `places`, from the clusters of a chain on `few` of these rows, or from random ones."""
     (rows,) = rows_of(data, [places])
     part = rows if few is None else rows.take(few)
-    mixture = chain_on(alone, data, part, settings, chain, views)
+    mixture = chain_on(alone, data.columns, part, settings, chain, views)
     mixture.start("random", clusters_at_random(len(part)))
     advance(mixture, CYCLES)
     if few is not None:
         found = found_by(_without_learned_links(mixture, data, part))
-        mixture = chain_on(alone, data, rows, settings, chain, views)
+        mixture = chain_on(alone, data.columns, rows, settings, chain, views)
         follow(mixture, found)
         advance(mixture, CYCLES)
     return found_by(_without_learned_links(mixture, data, rows)), np.zeros(0)
@@ -84,6 +84,6 @@ def _without_learned_links(mixture: Mixture, data: Data, rows: Rows) -> Mixture:
     settings, views = mixture.settings, [view.columns for view in mixture.views]
     if not (settings.likelihood and isinstance(settings.links, str) and settings.links != "none"):
         return mixture
-    plain = chain_on(mixture.comm, data, rows, replace(settings, links="none"), mixture.chain, views)
+    plain = chain_on(mixture.comm, data.columns, rows, replace(settings, links="none"), mixture.chain, views)
     plain.start([view.z[0] for view in mixture.views])
     return plain

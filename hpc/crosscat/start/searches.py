@@ -55,12 +55,14 @@ class Present:
 @dataclass(frozen=True)
 class Choice:
     """The best of several searches. scores (n_searches,) float64: of each, in nats per judge; empty without judges.
-    gain: of the best over the chain's views, in nats per judge; None if it had none, or they cannot be judged."""
+    gain: of the best over the chain's views, in nats per judge; None if it had none, or they cannot be judged. found:
+    by every search."""
 
     best: Pilot
     scores: np.ndarray
     n_judges: int
     gain: float | None = None
+    found: Sequence[Pilot] = ()
 
 
 def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None = None, goal: str = "views") -> str:
@@ -110,7 +112,7 @@ def best_search(
         (before,) = run_all(comm, [task], "judge the present views")
         if before is not None:
             gain = float((result[best][1] - before).mean())
-    return Choice(result[best][0], scores, len(judges), gain)
+    return Choice(result[best][0], scores, len(judges), gain, [pilot for pilot, _ in result])
 
 
 def _search(
@@ -122,7 +124,7 @@ def _search(
     mine, probed, unseen = rows_of(data, [np.sort(sample[:n]), sample[n:], judges])
     settings = replace(settings, seed=seed)
     if settings.view_concentration is None:
-        mixture = chain_on(alone, data, mine, settings, chain)
+        mixture = chain_on(alone, data.columns, mine, settings, chain)
         mixture.start("one")
         advance(mixture, OF_CLUSTERS)
     else:
@@ -146,7 +148,7 @@ def _go_on(
     new = np.flatnonzero(labels[0] == IDLE)
     if newcomers.n_in_clusters(len(new), settings.likelihood):
         labels = newcomers.joined(labels, new, newcomers.clusters(alone, data, settings, present.views, places[new]))
-    mixture = chain_on(alone, data, mine, settings, chain, present.views)
+    mixture = chain_on(alone, data.columns, mine, settings, chain, present.views)
     mixture.start(labels)
     advance(mixture, CYCLES)
     return _log_density(mixture, unseen)
@@ -173,10 +175,12 @@ def _renumbered(z: np.ndarray) -> np.ndarray:
     return np.where(z == IDLE, IDLE, np.searchsorted(names, z))
 
 
-def in_words(searches: Sequence[float], judges: int, gain: float | None = None) -> str:
-    """Describe how far searches with these scores agree; if the table grew, whether the chain resumes as it was."""
+def in_words(searches: Sequence[float], judges: int, gain: float | None = None, combined: float = 0.0) -> str:
+    """Describe how far searches with these scores agree; if the table grew, whether the chain resumes as it was.
+    combined: gain of the views that all searches were combined to over those of the best."""
     if gain is None:
-        return f"views: {of_chains_in_words([searches], judges)}"
+        more = f"; combined with the others', {combined:.2g} nats a row better" if combined > 0.0 else ""
+        return f"views: {of_chains_in_words([searches], judges)}{more}"
     scored = f"predicts {counted(judges, 'unseen row')} better than the"
     if gain > 0.0:
         return f"starts from a new search, which {scored} existing chain, by {gain:.2f} nats a row"

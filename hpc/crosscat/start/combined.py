@@ -1,0 +1,198 @@
+"""Views combined from several searches, by cross-validation on training rows.
+
+Searches differ in where whole groups of columns are, by less than a tenth of a nat a row, which a few hundred judges
+do not tell from chance, and each chain would keep the views of its luckiest search. Whole groups do not move later. The
+score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to FOLDS parts, and a
+short chain on the others predicts each part. The chain starts from the disjoint sets of all columns with the greatest
+sum, among the views of all searches and changes of them that searches do not agree on. As all rows are scored, chains
+of one table find the same views more often. A start is not a draw, so exactness is not affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import fsum  # sets have no order
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
+from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.dependence import branches, linked
+from mpibayes.hpc.crosscat.start.searches import Choice
+from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
+from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.agreement import agree
+from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.io.rows import Column, Rows
+
+MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
+CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
+WORK = 3.0  # most columns of scored sets, relative to the table's
+ALIKE = 0.5  # share of this work where all searches have the same views
+ROUNDS = 6
+MIN_GAIN = 3e-3  # least gain of a change, in nats a row
+
+Set = frozenset[str]  # names of a view's columns
+
+
+@dataclass(frozen=True)
+class Change:
+    """Sets of columns, views before and after a change. size: columns of the smallest group that joins or leaves."""
+
+    before: frozenset[Set]
+    after: frozenset[Set]
+    size: int
+
+    @property
+    def merges(self) -> bool:
+        return len(self.after) == 1
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A set of columns. score: mean log density of a row in it, cross-validated; found: its view in the last chain."""
+
+    score: float
+    found: Found
+
+
+class Combining:
+    """Sets of columns scored so far, in a chain's start. known: these sets; left: columns that may still be scored."""
+
+    def __init__(self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int):
+        stream = generator(settings.seed, Purpose.COMBINED, chain=chain)
+        n = min(data.n_rows, MOST_ROWS * n_rows)
+        places = np.sort(stream.choice(data.n_rows, n, replace=False))
+        (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
+        self.fold = stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
+        self.settings = replace(settings, seed=int(stream.integers(2**63)), view_concentration=None)
+        self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
+        self.known: dict[Set, Scored] = {}
+        self.left = WORK * len(data.columns)
+
+    def tree(self) -> list[Set]:
+        """Return sets of mutually dependent columns, by falling dependence. Collective."""
+        task = partial(_branches, self.alone, self.columns, self.rows, self.settings, self.chain)
+        return run_all(self.comm, [task], "relate columns")[0]
+
+    def score(self, changes: Iterable[Change]) -> bool:
+        """Score the sets of the first of these changes, about as many columns as the table has, and of later ones that
+        need none; return True if there are any new ones. Collective."""
+        new: list[Set] = []
+        for change in changes:
+            missing = [names for names in (*change.before, *change.after) if names not in self.known]
+            missing = sorted((names for names in missing if names not in new), key=sorted)
+            if sum(map(len, new)) < len(self.columns) and sum(map(len, missing)) <= self.left:
+                new += missing
+                self.left -= sum(map(len, missing))
+        of = self.alone, self.columns, self.rows, self.fold, self.settings, self.chain
+        tasks = [partial(_scored, *of, names) for names in new]
+        self.known |= zip(new, run_all(self.comm, tasks, "compare views") if new else ())
+        return bool(new)
+
+    def gain(self, before: Iterable[Set], after: Iterable[Set]) -> float:
+        """Return the gain of the sets after a change, in nats a row; -inf if one of them is not scored."""
+        one, other = set(before), set(after)
+        if not self.known.keys() >= one ^ other:
+            return -np.inf
+        return fsum(
+            [*(self.known[names].score for names in other - one), *(-self.known[names].score for names in one - other)]
+        )
+
+    def cost(self, change: Change) -> int:
+        """Return the number of columns of the sets that are not scored yet."""
+        return sum(len(names) for names in change.before | change.after if names not in self.known)
+
+
+def combined(
+    comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, choice: Choice
+) -> tuple[Pilot, float]:
+    """Return the views combined from several searches, on every rank, and their gain over those of the best search, in
+    nats a row. Collective. Raises Stopped if the program is asked to stop. n_rows: most rows of a search."""
+    pilots, best = choice.found, int(np.argmax(choice.scores)) if len(choice.scores) else 0
+    if len(pilots) < 2:
+        return choice.best, 0.0
+    of_search = [frozenset(frozenset(view.columns) for view in pilot.views) for pilot in pilots]
+    work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
+    tree, gain = work.tree(), 0.0
+    if len(set(of_search)) == 1:
+        work.left *= ALIKE
+    for _ in range(ROUNDS):
+        changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
+        changes += [*divided(now, tree), *(Change(now, views, 0) for views in of_search)]
+        new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
+        ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
+        for more, c in ranked:
+            if more > MIN_GAIN and changes[c].before <= left:
+                now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
+        if not new and left == now:
+            break
+    place = {column.name: i for i, column in enumerate(data.columns)}
+    found = {names: scored.found for names, scored in work.known.items()}
+    found |= {frozenset(view.columns): view for view in pilots[best].views}
+    order = sorted(now, key=lambda names: min(place[name] for name in names))
+    return replace(pilots[best], views=[found[names] for names in order]), gain
+
+
+def suggested(now: Collection[Set], partitions: Sequence[Collection[Set]]) -> list[Change]:
+    """Return changes of the present views: a group of columns that all partitions keep together leaves its view, or
+    joins another that it shares in a partition, or two such views become one."""
+    groups, changes = [frozenset.union(*now)], set()
+    for views in partitions:
+        groups = [both for names in groups for view in views if (both := names & view)]
+    for view in now:
+        for group in (group for group in groups if group <= view):
+            left = frozenset([view - group]) - {frozenset()}
+            size = min(len(group), len(view - group) or len(group))
+            changes |= {Change(frozenset([view]), left | {group}, size)} if left else set()
+            for other in now - {view}:
+                if any(names & group and names & other for views in partitions for names in views):
+                    changes.add(Change(frozenset([view, other]), left | {other | group}, size))
+                    changes.add(Change(frozenset([view, other]), frozenset([view | other]), min(len(view), len(other))))
+    return list(changes)
+
+
+def divided(now: Collection[Set], tree: Sequence[Set]) -> Iterator[Change]:
+    """Yield the division of each view at the top of a tree of dependent columns, large views first."""
+    for view in sorted(now, key=lambda names: (-len(names), min(names))):
+        part = next((part for of in reversed(tree) if (part := of & view) and part != view), None)
+        if part:
+            yield Change(frozenset([view]), frozenset([part, view - part]), min(len(part), len(view - part)))
+
+
+def _key(change: Change) -> list[list[str]]:
+    return sorted(map(sorted, change.after))
+
+
+def _branches(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int) -> list[Set]:
+    units = chain_on(alone, columns, rows.take(slice(0, 1)), settings, chain).units
+    return [frozenset(name for u in of for name in units[u]) for of in branches(linked(columns, rows, units))]
+
+
+def _scored(
+    alone: Serial, every: Sequence[Column], rows: Rows, fold: np.ndarray, settings: Settings, chain: int, names: Set
+) -> Scored:
+    """Score a set of columns."""
+    columns = [column for column in every if column.name in names]
+    if not isinstance(settings.links, str):
+        settings = replace(settings, links={a: b for a, b in settings.links.items() if names.issuperset((a, b))})
+    cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
+    result = np.empty(len(fold))
+    for f in range(fold.max() + 1):
+        mixture = chain_on(alone, renumbered(columns), cells.take(np.flatnonzero(fold != f)), settings, chain)
+        mixture.start("one")
+        unseen, states = cells.take(np.flatnonzero(fold == f)), []
+        advance(mixture, CYCLES)
+        for _ in range(CYCLES // EVERY):
+            advance(mixture, EVERY)
+            (density,) = densities(mixture.views, mixture.linking.codings)
+            states.append(density.log_density(unseen))
+        result[fold == f] = np.logaddexp.reduce(states, axis=0) - np.log(len(states))
+    (view,) = found_by(mixture).views
+    return Scored(float(result.mean()), replace(view, columns=tuple(column.name for column in columns)))

@@ -1,0 +1,136 @@
+"""A chain starts from the views of several searches, combined as rows that each fold leaves out tell."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.chain import Settings
+from mpibayes.hpc.crosscat.start import combined as combining
+from mpibayes.hpc.crosscat.start.combined import Change, Scored, combined, divided, suggested
+from mpibayes.hpc.crosscat.start.searches import Choice
+from mpibayes.hpc.crosscat.start.views import Found, Pilot
+from mpibayes.hpc.data.rows import Carve, in_blocks
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.io.table import table_from_arrays
+from tests.crosscat.test_search import names_of, table
+from tests.crosscat.test_searches import Data
+
+SETTINGS = Settings(seed=3, view_concentration="learn")
+A, B, C = PARTS = [[f"{view}{column}" for column in range(5)] for view in "012"]
+NOISE = ["noise0", "noise1"]
+TRUTH = set(map(frozenset, PARTS))
+WRONG = [[[*A, *B], C, NOISE], [A, [*B, *C, *NOISE]], [[*A, *C], [*B, *NOISE]]]  # views of three searches
+
+
+def choice_of(searches, scores=(-1.0, -2.0, -3.0)):
+    pilots = [Pilot([Found(tuple(names), None, None) for names in views], (1.0, 0.0)) for views in searches]
+    return Choice(pilots[int(np.argmax(scores))], np.array(scores), 100, None, pilots)
+
+
+def sets(*views):
+    return frozenset(map(frozenset, views))
+
+
+@pytest.mark.quick("0")
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_wrong_searches_are_combined_to_the_truth(best):
+    """Each search has a view of columns of two kinds that other searches have apart; rows tell which are right."""
+    data = Data(*table(4, (6, 6, 6), 5))
+    choice = choice_of(WRONG, np.eye(3)[best])
+    found, gain = combined(serial(), data, SETTINGS, 0, 3000, choice)
+    assert names_of(view.columns for view in found.views) == TRUTH and gain > 0.1
+    assert names_of(view.columns for view in choice.best.views) != TRUTH, "the best alone is wrong"
+
+
+@pytest.mark.thorough
+def test_a_division_by_dependence_where_all_searches_are_wrong_alike():
+    data = Data(*table(5, (6, 6, 6), 5))
+    found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of([[[*A, *B], C, NOISE]] * 3))
+    assert names_of(view.columns for view in found.views) == TRUTH
+
+
+@pytest.mark.thorough
+def test_true_views_stay():
+    data = Data(*table(6, (6, 6, 6), 5))
+    found, gain = combined(serial(), data, SETTINGS, 0, 3000, choice_of([[A, B, C, NOISE], *WRONG[:2]]))
+    assert names_of(view.columns for view in found.views) == TRUTH and gain < 0.05
+
+
+def test_one_search_is_not_compared(monkeypatch):
+    monkeypatch.setattr(combining, "Combining", None)
+    choice = choice_of(WRONG[:1], [-1.0])
+    assert combined(serial(), Data(*table(1, (6, 6, 6), 5)), SETTINGS, 0, 3000, choice) == (choice.best, 0.0)
+
+
+def test_work_is_bounded(monkeypatch):
+    """Scores that like every change: the columns of all scored sets are at most WORK times the table's."""
+    scored = []
+
+    def score(alone, columns, rows, fold, settings, chain, names):
+        scored.append(names)
+        return Scored(float(len(names) % 2), Found(tuple(names), None, None))
+
+    monkeypatch.setattr(combining, "_scored", score)
+    data = Data(*table(1, (6, 6, 6), 5))
+    found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(WRONG))
+    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.WORK * len(data.columns)
+    assert sorted(name for view in found.views for name in view.columns) == sorted(c.name for c in data.columns)
+
+
+def test_suggested():
+    now, others = sets("ab", "c"), [sets("ab", "c"), sets("a", "bc")]
+    changes = {change.after for change in suggested(now, others)}
+    assert changes == {sets("a", "b"), sets("a", "bc"), sets("abc")}
+    assert suggested(now, [now, now]) == []
+
+
+def test_divided():
+    tree = [frozenset("ab"), frozenset("cd"), frozenset("abc")]
+    (change, other) = divided(sets("abcd", "ef", "g"), [*tree, frozenset("e")])
+    assert change == Change(sets("abcd"), sets("abc", "d"), 1) and other.after == sets("e", "f")
+
+
+@pytest.mark.quick("categorical")
+@pytest.mark.parametrize("kind", ["categorical", "real", "block", "links"])
+def test_a_set_scores_as_in_a_table_of_its_columns(kind):
+    g = np.random.default_rng(1)
+    z, cells = g.integers(3, size=300), []
+    for i in range(6):
+        part = (z + g.integers(2, size=300) + i) % 4 if kind in ("categorical", "links") else z + g.normal(size=300)
+        cells.append(
+            (f"c{i}", "categorical", part, list("abcd")) if part.dtype.kind == "i" else (f"c{i}", "real", part, None)
+        )
+    settings = replace(SETTINGS, view_concentration=None)
+    if kind == "block":
+        settings = replace(settings, blocks={"b": {"columns": ["c1", "c3"]}, "other": {"columns": ["c0", "c2"]}})
+    if kind == "links":
+        settings = replace(settings, links={"c3": "c1", "c2": "c0"})
+    fold, names = np.arange(300) % 3, frozenset(["c1", "c3", "c4"])
+    whole, part = table_from_arrays(cells), table_from_arrays([cell for cell in cells if cell[0] in names])
+    own = replace(settings, blocks={b: of for b, of in settings.blocks.items() if names.issuperset(of["columns"])})
+    own = replace(own, links={"c3": "c1"} if kind == "links" else own.links)
+    one, other = (
+        combining._scored(serial(), in_blocks(columns, s.blocks), Carve(columns, s.blocks)(rows), fold, s, 0, names)
+        for (columns, rows), s in ((whole, settings), (part, own))
+    )
+    assert one.score == other.score and one.found.columns == ("c1", "c3", "c4")
+
+
+@pytest.mark.quick(ranks=3)
+@pytest.mark.mpi(min_size=2)
+def test_the_same_on_any_number_of_ranks():
+    from mpibayes.hpc.parallel.comm import world
+
+    run = partial(
+        combined, data=Data(*table(2, (6, 6, 6), 5)), settings=SETTINGS, chain=1, n_rows=400, choice=choice_of(WRONG)
+    )
+
+    def result_of(found, gain):
+        return [(view.columns, None if view.statistics is None else view.statistics.size.tolist())
+                for view in found.views], gain  # fmt: skip
+
+    ranks = result_of(*run(world()))
+    alone = result_of(*run(serial())) if world().rank == 0 else None
+    assert world().share(alone) == ranks
