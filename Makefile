@@ -118,8 +118,8 @@ demo: setup demo/census.h5
 	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
 	mpibayes report demo/run
 	@echo
-	@echo "Open demo/run/report/report.html in a browser. A demo, of 400 cycles: the groups that it names are there,"
-	@echo "single clusters are not yet, and its warnings are right. A real run has thousands of cycles, here some minutes:"
+	@echo "Open demo/run/report/report.html in a browser. A demo, of 400 cycles: its chains have not settled,"
+	@echo "and its verdict and warnings are right. A real run has thousands of cycles, here some minutes:"
 	@echo "  . $(VENV)/bin/activate"
 	@echo "  mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/real --set run.cycles=2000"
 
