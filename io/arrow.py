@@ -26,6 +26,7 @@ class WithoutPandas:
         self.looking = True
         spec = find_spec(name)
         if spec is None or spec.loader is None:
+            self.looking = False
             return spec
         load = spec.loader.exec_module
 

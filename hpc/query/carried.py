@@ -27,7 +27,8 @@ NAMED = 4  # columns in a note
 @dataclass(frozen=True)
 class InTable:
     """Mutual information of a column with others in the training rows, less that of shuffled rows, (B,) in nats; its
-    standard error, and that of shuffled rows, (B,). NaN for times to an event, which are partly known."""
+    standard error, (B,); and a fourth of what shuffled rows hardly exceed, (B,). NaN for times to an event, which are
+    partly known."""
 
     information: np.ndarray
     error: np.ndarray
@@ -46,7 +47,7 @@ class InTable:
 def in_table(asking: Asking, name: str, others: Sequence[str]) -> InTable | None:
     """Look at a column and others in the training rows, in the cells of `information`; None if the model does not
     compare pairs with the table."""
-    if "pairs" in asking.asked.cannot:
+    if "pairs" in asking.asked.cannot or asking.weighted:  # answers about a population are not about its rows
         return None
     rows, supports = asking.sample(ROWS), asking.supports([name, *others], CELLS)
     stream, result = np.random.default_rng(0), np.full((3, len(others)), np.nan)
@@ -71,11 +72,16 @@ def in_table(asking: Asking, name: str, others: Sequence[str]) -> InTable | None
 
 
 def _of_pair(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator) -> tuple[float, ...]:
-    """Mutual information of two columns of cells (n,), less its mean over shuffles; its standard error, and its
-    standard deviation over shuffles."""
+    """Mutual information of two columns of cells (n,), less its mean over shuffles; its standard error; and by how much
+    that of shuffled rows exceeds its mean as rarely as a normal its own by ERRORS deviations, over ERRORS.
+    2 n times the information of shuffled cells is about chi-square, whose quantile is Wilson & Hilferty's."""
     value, spread = _information(a, b, sizes)
     shuffled = [_information(stream.permutation(a), b, sizes)[0] for _ in range(SHUFFLES)]
-    return value - float(np.mean(shuffled)), spread / len(a) ** 0.5, float(np.std(shuffled, ddof=1))
+    n, n_a, n_b = len(a), len(np.unique(a)), len(np.unique(b))
+    half = 0.5 * max((n_a - 1) * (n_b - 1), 1)  # of the degrees of freedom
+    sd = half**0.5 / n if 5 * n_a * n_b <= n else float(np.std(shuffled, ddof=1))
+    beyond = sd * half**0.5 * ((1.0 - 1.0 / (9.0 * half) + ERRORS / (3.0 * half**0.5)) ** 3 - 1.0)
+    return value - float(np.mean(shuffled)), spread / n**0.5, beyond / ERRORS
 
 
 def _information(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int]) -> tuple[float, float]:
@@ -104,8 +110,9 @@ def remarks(name: str, others: Sequence[str], table: InTable | None, run: np.nda
 
 def given(asking: Asking, name: str, others: Sequence[str]) -> list[str]:
     """Say on which columns of a condition the answer about a column depends too little."""
-    others = [other for other in others if other in {c.name for c in asking.columns} and other != name]
-    table = in_table(asking, name, others) if others else None
+    columns = {column.name for column in asking.columns} - set(asking.asked.apart)  # without an outcome
+    others = [other for other in others if other in columns - {name}]
+    table = in_table(asking, name, others) if others and name in columns else None
     if table is None or not np.isfinite(table.information).any():
         return []
     run = np.maximum(information(asking, [name], others).information[0], 0.0)

@@ -77,7 +77,7 @@ def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answe
         "one_view": mutual.together[0, order],
     }
     notes = [f"share: information / entropy of '{name}', {mutual.entropy[0]:.3f} nats", *remarks(asking)]
-    if table is not None:
+    if table is not None and np.isfinite(table.information).any():
         lines["table"] = table.information[order]
         notes.append("table: the same in training rows, less that of shuffled rows")
         notes += carried.remarks(name, names, table, run, "answers about these are too flat")

@@ -45,9 +45,10 @@ def test_wrong_searches_are_combined_to_the_truth(best):
 
 
 @pytest.mark.thorough
-def test_a_division_by_dependence_where_all_searches_are_wrong_alike():
+def test_a_division_by_dependence_where_no_search_has_it():
     data = Data(*table(5, (6, 6, 6), 5))
-    found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of([[[*A, *B], C, NOISE]] * 3))
+    wrong = [[[*A, *B], C, NOISE], [[*A, *B], [*C, *NOISE]], [[*A, *B], C, NOISE]]
+    found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(wrong))
     assert names_of(view.columns for view in found.views) == TRUTH
 
 
@@ -58,9 +59,10 @@ def test_true_views_stay():
     assert names_of(view.columns for view in found.views) == TRUTH and gain < 0.05
 
 
-def test_one_search_is_not_compared(monkeypatch):
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_searches_that_agree_are_not_compared(monkeypatch, n):
     monkeypatch.setattr(combining, "Combining", None)
-    choice = choice_of(WRONG[:1], [-1.0])
+    choice = choice_of(WRONG[:1] * n, [-1.0] * n) if n else replace(choice_of(WRONG), found=[])
     assert combined(serial(), Data(*table(1, (6, 6, 6), 5)), SETTINGS, 0, 3000, choice) == (choice.best, 0.0)
 
 

@@ -114,3 +114,12 @@ def test_information_less_that_of_shuffled_rows():
         alarms += len(carried.InTable(*(np.array([x]) for x in (value, error, chance))).more(np.array([exact])))
     assert abs(np.mean(found) - exact) < 4.5 * np.std(found) / 200**0.5 + 1e-3
     assert np.mean(errors) == pytest.approx(np.std(found), rel=0.25) and alarms == 0
+
+
+def test_independent_columns_of_few_rows_cause_few_alarms():
+    """0.5 % of the tables at most, as measured; with four deviations of shuffled rows in place of the quantile 4 %."""
+    g, alarms = np.random.default_rng(6), 0
+    for _ in range(400):
+        of = carried._of_pair(*g.integers(2, size=(2, 60)), (2, 2), g)
+        alarms += len(carried.InTable(*(np.array([x]) for x in of)).more(np.zeros(1)))
+    assert alarms <= 4

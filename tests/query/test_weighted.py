@@ -16,6 +16,7 @@ from mpibayes.hpc.query import compare, new_rows
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import Conditional
 from mpibayes.hpc.query.dependence import Dependence
+from mpibayes.hpc.query.predictors import Predictors
 from mpibayes.hpc.query.simulate import Simulate
 from mpibayes.hpc.query.surprisal import Surprisal
 from mpibayes.hpc.run.table import weights_in_words
@@ -284,3 +285,9 @@ def test_synthetic_rows_say_of_whom_they_are(mixture, tmp_path, capsys):
         assert words in capsys.readouterr().err
     first = [(tmp_path / name / "synthetic-1.csv").read_text() for name in ("t00", "t20")]
     assert first[0] != first[1]  # rows near the border of two clusters are in the other one
+
+
+def test_answers_about_the_population_are_not_compared_with_the_rows(run):
+    of = {weighted: Predictors("colour").answer(asked(run, "real", weighted, 5)) for weighted in (None, False)}
+    assert "table" in of[False].columns and "table" not in of[None].columns
+    assert not any("in the table" in remark for remark in of[None].remarks)

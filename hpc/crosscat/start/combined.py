@@ -34,7 +34,6 @@ from mpibayes.io.rows import Column, Rows
 MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
 WORK = 3.0  # most columns of scored sets, relative to the table's
-ALIKE = 0.5  # share of this work where all searches have the same views
 ROUNDS = 6
 MIN_GAIN = 3e-3  # least gain of a change, in nats a row
 
@@ -86,7 +85,7 @@ class Combining:
         need none; return True if there are any new ones. Collective."""
         new: list[Set] = []
         for change in changes:
-            missing = [names for names in (*change.before, *change.after) if names not in self.known]
+            missing = [names for names in change.before ^ change.after if names not in self.known]
             missing = sorted((names for names in missing if names not in new), key=sorted)
             if sum(map(len, new)) < len(self.columns) and sum(map(len, missing)) <= self.left:
                 new += missing
@@ -116,13 +115,11 @@ def combined(
     """Return the views combined from several searches, on every rank, and their gain over those of the best search, in
     nats a row. Collective. Raises Stopped if the program is asked to stop. n_rows: most rows of a search."""
     pilots, best = choice.found, int(np.argmax(choice.scores)) if len(choice.scores) else 0
-    if len(pilots) < 2:
-        return choice.best, 0.0
     of_search = [frozenset(frozenset(view.columns) for view in pilot.views) for pilot in pilots]
+    if len(set(of_search)) < 2:
+        return choice.best, 0.0
     work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
     tree, gain = work.tree(), 0.0
-    if len(set(of_search)) == 1:
-        work.left *= ALIKE
     for _ in range(ROUNDS):
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
         changes += [*divided(now, tree), *(Change(now, views, 0) for views in of_search)]
