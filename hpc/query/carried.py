@@ -27,8 +27,8 @@ NAMED = 4  # columns in a note
 @dataclass(frozen=True)
 class InTable:
     """Mutual information of a column with others in the training rows, less that of shuffled rows, (B,) in nats; its
-    standard error, (B,); and a fourth of what shuffled rows hardly exceed, (B,). NaN for times to an event, which are
-    partly known."""
+    standard error, (B,); and that of shuffled rows, (B,), for a test at ERRORS of them. NaN for times to an event,
+    which are partly known."""
 
     information: np.ndarray
     error: np.ndarray
@@ -72,9 +72,9 @@ def in_table(asking: Asking, name: str, others: Sequence[str]) -> InTable | None
 
 
 def _of_pair(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator) -> tuple[float, ...]:
-    """Mutual information of two columns of cells (n,), less its mean over shuffles; its standard error; and by how much
-    that of shuffled rows exceeds its mean as rarely as a normal its own by ERRORS deviations, over ERRORS.
-    2 n times the information of shuffled cells is about chi-square, whose quantile is Wilson & Hilferty's."""
+    """Mutual information of two columns of cells (n,), less its mean over shuffles; its standard error; and that of
+    shuffled cells. 2 n times their information is about chi-square, which is skewed, so that this error is the quantile
+    where a normal law has ERRORS deviations (Wilson & Hilferty), over ERRORS."""
     value, spread = _information(a, b, sizes)
     shuffled = [_information(stream.permutation(a), b, sizes)[0] for _ in range(SHUFFLES)]
     n, n_a, n_b = len(a), len(np.unique(a)), len(np.unique(b))
