@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import CELLS, information
 from mpibayes.io.rows import Column
@@ -46,10 +47,11 @@ class InTable:
 
 def in_table(asking: Asking, name: str, others: Sequence[str]) -> InTable | None:
     """Look at a column and others in the training rows, in the cells of `information`; None if the model does not
-    compare pairs with the table."""
+    compare pairs with the table. Collective."""
     if "pairs" in asking.asked.cannot or asking.weighted:  # answers about a population are not about its rows
         return None
-    rows, supports = asking.sample(ROWS), asking.supports([name, *others], CELLS)
+    rows = agree(asking.comm, lambda: asking.sample(ROWS), "read rows that show what the run does not carry")
+    supports = asking.supports([name, *others], CELLS)
     stream, result = np.random.default_rng(0), np.full((3, len(others)), np.nan)
 
     def cells(column: Column) -> tuple[np.ndarray, np.ndarray]:
