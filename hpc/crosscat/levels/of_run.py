@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.cells import Tally, for_tree, tally
-from mpibayes.hpc.crosscat.levels.level import Level, judged
+from mpibayes.hpc.crosscat.levels.level import Level, Part, judged
 from mpibayes.hpc.crosscat.levels.tree import Tree, grow, joined
 from mpibayes.hpc.crosscat.levels.votes import Patterns, patterns
 from mpibayes.hpc.crosscat.of_columns import OfColumns
@@ -26,12 +26,13 @@ OFFERED = (*range(2, 21), 25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # number
 @dataclass
 class ViewLevels:
     """The tree over the clusters of several draws of a view. n_clusters: of the representative partition, the largest
-    number of groups. tallies: of the view's columns in the leaves. chain_trees: see `level.judged`."""
+    number of groups. tallies: of the view's columns in the leaves. chain_trees, half_trees: see `level.judged`."""
 
     n_clusters: int
     patterns: Patterns
     tree: Tree
-    chain_trees: Sequence[tuple[Tree, np.ndarray]]
+    chain_trees: Sequence[Part]
+    half_trees: Sequence[Part]
     tallies: Sequence[Tally]
     _known: dict[int, Level | None] = field(default_factory=dict)
 
@@ -39,7 +40,8 @@ class ViewLevels:
         """Return the level of n groups, 2 to the number of clusters; None if the tree has none."""
         if n not in self._known:
             possible = 2 <= n <= self.n_clusters
-            self._known[n] = judged(self.patterns, self.tree, self.chain_trees, n) if possible else None
+            trees = self.tree, self.chain_trees, self.half_trees
+            self._known[n] = judged(self.patterns, *trees, n) if possible else None
         return self._known[n]
 
     def offered(self) -> list[Level]:
@@ -109,14 +111,22 @@ def _of_view(n_clusters: int, chain: Sequence[int], labels: Sequence[np.ndarray]
     counts, offsets = for_tree(tallies)
     tree, leaf = _tree(counts, offsets)
     folded = Patterns(leaf[p.leaves], p.rows, p.of, p.chain)
-    chains, chain_trees = list(dict.fromkeys(chain)), []
-    for i in chains if len(chains) > 1 else ():
-        its = [d for d, c in enumerate(chain) if c == i]
+    of_chains = [[d for d, c in enumerate(chain) if c == i] for i in dict.fromkeys(chain)]
+    chain_trees, half_trees = [(tree, folded.leaves)], []
+
+    def part(its: Sequence[int]) -> Part:
+        """Return the tree over the clusters of some draws."""
         clusters = np.concatenate([np.arange(first[d], first[d + 1]) for d in its])
-        of_chain, of_each = _tree(counts[:, clusters], offsets)
-        chain_trees.append((of_chain, of_each[np.searchsorted(clusters, p.leaves[:, its])]))
-    chain_trees = chain_trees or [(tree, folded.leaves)]
-    return ViewLevels(n_clusters, folded, tree, chain_trees, [t.merged(leaf, 1.0) for t in tallies])
+        of_part, of_each = _tree(counts[:, clusters], offsets)
+        return of_part, of_each[np.searchsorted(clusters, p.leaves[:, its])]
+
+    if len(of_chains) > 1:
+        chain_trees = [part(its) for its in of_chains]
+        if min(map(len, of_chains)) > 1:
+            earlier = [d for its in of_chains for d in its[: len(its) // 2]]
+            later = [d for its in of_chains for d in its[-(len(its) // 2) :]]
+            half_trees = [part(sorted(earlier)), part(sorted(later))]
+    return ViewLevels(n_clusters, folded, tree, chain_trees, half_trees, [t.merged(leaf, 1.0) for t in tallies])
 
 
 def _tree(counts: np.ndarray, offsets: np.ndarray) -> tuple[Tree, np.ndarray]:

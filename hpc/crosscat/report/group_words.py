@@ -19,6 +19,7 @@ NAMED = 3  # columns named per view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
 SUMMARY = "Use the groups that are named here as a summary; another run would divide the rows differently"
+STILL = "Use the groups that are named here; single clusters may still change"
 CLIMBS = "The groups that are named here may still change: let the run continue"
 ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
@@ -37,11 +38,16 @@ def natural(p: RunSummary) -> bool:
     return any(_has(view, "natural") for view in p.views)
 
 
+def changing(p: RunSummary) -> bool:
+    """True if all chains find groups of a view that may still change."""
+    return any(_has(view, "changing") for view in p.views)
+
+
 def sentences(p: RunSummary) -> list[str]:
     """Say for the verdict which groups can be used. Views with natural levels come first; for them, summaries are left
     to the views' sections. If no view has usable groups, one sentence says so for all."""
     views = [view for view in p.views if view.levels]
-    if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
+    if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not (usable(p) or changing(p)):
         return [groups.NOWHERE]
     lines = []
     for i, view in enumerate(most_useful_first(views)[:VIEWS_LISTED]):
@@ -63,8 +69,8 @@ def use_them(p: RunSummary) -> tuple[list[str], list[Command]]:
 
 
 def most_useful_first(views: Sequence[ViewSummary]) -> list[ViewSummary]:
-    """Sort views: those with natural groups first, then those with usable ones."""
-    return sorted(views, key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))  # stable
+    """Sort views: those with natural groups first, then those with groups that may change, then with usable ones."""
+    return sorted(views, key=lambda v: [not _has(v, what) for what in ("natural", "changing", "usable")])  # stable
 
 
 def _has(view: ViewSummary, what: str) -> bool:
@@ -75,7 +81,7 @@ def _with_names(view: ViewSummary, given: Sequence[str], most: int) -> list[str]
     """Add names of groups to the sentences about levels: after the level shown first its groups, if few and usable, and
     after natural levels of at most `most` groups, which join some of these, theirs."""
     shown = groups.first(view.levels)
-    if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
+    if shown is None or shown.level.n > NAMES_SAID or not (shown.level.changing or groups.any_usable([shown])):
         return [*given]
     at = given.index(str(shown.level)) + 1
     coarser = [of for of in view.levels if of.level.natural and of.level.n < min(shown.level.n, most + 1)]

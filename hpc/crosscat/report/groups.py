@@ -127,8 +127,9 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
 
 
 def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summaries: bool = True) -> list[str]:
-    """Say which levels can be used: natural ones, the first `spelled_out` in a sentence each, then usable ones. Without
-    summaries, usable ones only if none is natural, and not how far they are from natural."""
+    """Say which levels can be used: natural ones, the first `spelled_out` in a sentence each, then those that may still
+    change, then usable ones. Without summaries, usable ones only if the chains share no groups, and not how far they
+    are from natural."""
     of = [shown.level for shown in levels]
     if not of:
         return []
@@ -136,17 +137,21 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SPELLED_OUT, summa
         return [f"Groups from 2 to {of[-1].n}. One chain: not judged."]
     first = first_level(of)
     natural = sorted((level for level in of if level.natural), key=lambda level: level is not first)  # sorted is stable
-    usable = [level for level in of if level.usable and not level.natural]
-    sentences = [str(level) for level in natural[:spelled_out]] or [f"{NONE}." if usable else EVERY]
+    changing = [level for level in of if level.changing]
+    usable = [level for level in of if level.usable and not (level.natural or level.changing)]
+    sentences = [str(level) for level in natural[:spelled_out]] or ([str(first)] if changing else [])
+    sentences = sentences or [f"{NONE}." if usable else EVERY]
     if len(natural) > spelled_out:
         sentences.append(f"Also natural: {_numbers_of(natural[spelled_out:])}.")
-    if natural and not summaries:
+    if others := [level for level in changing if level is not first]:
+        sentences.append(f"May still change: {_numbers_of(others)}.")
+    if (natural or changing) and not summaries:
         return sentences
     if usable:
         sentences.append(str(usable[0]))
     if len(usable) > 1:
         sentences.append(f"Also summaries: {_numbers_of(usable[1:])}.")
-    if not natural and not usable and summaries:
+    if not natural and not changing and not usable and summaries:
         best = max(of, key=lambda level: level.agree)
         which = f"not even {counted(best.n, 'group')}, on which the chains agree most"
         sentences.append(f"No number of groups is usable, {which}: {best.fault}.")

@@ -122,7 +122,12 @@ def _level(shown: ShownLevel) -> dict[str, Any]:
         "natural": level.natural if judged else None,
         "usable": level.usable if judged else None,
         "certain": finite(level.certain),
-        "adjusted_rand": {"chains": finite(float(level.agree)), "trees_of_chains": finite(float(level.by_itself))},
+        "changing": level.changing if judged else None,
+        "adjusted_rand": {
+            "chains": finite(float(level.agree)),
+            "trees_of_chains": finite(float(level.by_itself)),
+            "earlier_and_later": finite(float(level.lasting)),
+        },
         "least_overlap": finite(level.matched),
         "found": [
             {"group": g.number, "name": g.name, "rows": g.rows, "share": g.share, "certain": finite(g.certain)}

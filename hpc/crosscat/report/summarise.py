@@ -214,8 +214,8 @@ def _warn(posterior: RunSummary) -> None:
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
-            f"the log joint of {', '.join(c.name for c in climbing)} still climbs, {climbed(climbing)}: too "
-            "short to be summarised; raise run.cycles"
+            f"the log joint of {', '.join(c.name for c in climbing)} still climbs, {climbed(climbing)}: "
+            "single clusters may still change; raise run.cycles"
         )
     if late:
         posterior.warnings.append(

@@ -40,10 +40,11 @@ def verdict(p: RunSummary) -> Verdict:
 def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     """Name the usable part of a result that is not sound as a whole; "" if there is none, or if only figures are in
     doubt. alike: True if the chains have the same clusters; contradicted: True if they contradict each other."""
-    if _climbs(p):  # groups may still change, whether chains agree or not
-        return group_words.CLIMBS if group_words.natural(p) else ""
-    if group_words.usable(p):
-        natural = group_words.ROUGH if alike else group_words.HEADLINE
+    climbs = _climbs(p)  # clusters may still change, whether chains agree or not
+    if climbs and not group_words.natural(p):
+        return group_words.CLIMBS if group_words.changing(p) else ""
+    if group_words.usable(p) or climbs:
+        natural = group_words.STILL if climbs else group_words.ROUGH if alike else group_words.HEADLINE
         return natural if group_words.natural(p) else group_words.SUMMARY
     alone = p.same_views and all(len(view.names) == 1 for view in p.views)
     if p.predicts and p.one_population and (alone or not contradicted):
@@ -192,7 +193,8 @@ def _ask(p: RunSummary, best: Chain | None) -> list[Command]:
 
 
 def _next(p: RunSummary, sound: str) -> tuple[list[str], list[Command]]:
-    groups, export = group_words.use_them(p) if sound != BAD and not _climbs(p) else ([], [])
+    named = sound != BAD and (group_words.natural(p) or not _climbs(p))
+    groups, export = group_words.use_them(p) if named else ([], [])
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
     use, score = use_it(p.run, usable, best)

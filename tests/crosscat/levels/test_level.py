@@ -68,7 +68,7 @@ def simulated(seed=0, n=300, separation=6.0, groups=3, pieces=3, chains=2, draws
 
 
 def judged_by(labels, chain, code, twin=False):
-    """twin: every cluster counts as much as any other."""
+    """twin: every cluster counts as much as any other. Halves are the first and the last draws of every chain."""
     first = np.cumsum([0, *(int(z.max()) + 1 for z in labels)])
     p = patterns([z + start for z, start in zip(labels, first)], chain)
     counts = np.zeros((10 * len(code), first[-1]))
@@ -77,12 +77,17 @@ def judged_by(labels, chain, code, twin=False):
             np.add.at(counts, (10 * c + values, start + z), 1)
     if twin:
         counts = counts / counts[:10].sum(axis=0)
-    offsets, part = np.arange(0, 10 * len(code) + 1, 10), []
-    for c in sorted(set(chain)):
-        its = [d for d in range(len(chain)) if chain[d] == c]
-        low, high = first[its[0]], first[its[-1] + 1]
-        part.append((grow(counts[:, low:high], offsets), p.leaves[:, its] - low))
-    return p, grow(counts, offsets), part
+    offsets, of_chains = (
+        np.arange(0, 10 * len(code) + 1, 10),
+        [np.flatnonzero(np.array(chain) == c) for c in set(chain)],
+    )
+
+    def part(its):
+        clusters = np.concatenate([np.arange(first[d], first[d + 1]) for d in its])
+        return grow(counts[:, clusters], offsets), np.searchsorted(clusters, p.leaves[:, its])
+
+    halves = zip(*(np.array_split(its, 2) for its in of_chains))
+    return p, grow(counts, offsets), [part(its) for its in of_chains], [part(np.concatenate(of)) for of in halves]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -107,8 +112,8 @@ def test_random_merges_are_not_usable():
     """Merges drawn at random leave most rows in "the same" group in both chains; the index is not fooled."""
     shares = []
     for seed in range(20):
-        _, (p, tree, part) = simulated(seed, separation=0.0, groups=1, pieces=12)
-        level = judged(p, at_random(tree.n_leaves, seed), part, 2)
+        _, (p, tree, *parts) = simulated(seed, separation=0.0, groups=1, pieces=12)
+        level = judged(p, at_random(tree.n_leaves, seed), *parts, 2)
         if level is not None:
             shares.append(level.certain)
             assert not level.usable
@@ -139,6 +144,30 @@ def test_a_twin_that_forgets_the_counts_loses_the_groups():
     of = judged_by(labels, chain, code)[0].of
     assert similarity(right.groups[of], z)[0] > 0.95
     assert wrong is None or similarity(wrong.groups[of], z)[0] < 0.9
+
+
+def moving(seed, share):
+    """Two chains with the same draws, of which the later two have a share of the third group's rows in the second one:
+    the coarser level, of two groups, has lasted."""
+    g = np.random.default_rng(seed)
+    z, n = np.repeat([0, 0, 1, 1, 2], 80), 400
+    late = np.where((z == 2) & (g.random(n) < share), 1, z)
+    x = g.normal(np.stack([6.0 * z, 6.0 * (z == 0), 2.0 * (late - z)], axis=1), 1.0)
+    code = [np.searchsorted(np.quantile(column, np.linspace(0, 1, 11)[1:-1]), column) for column in x.T]
+    draws = [2 * of + (g.random(n) < 0.5) for of in (z, z, late, late)]
+    return judged_by([np.unique(of, return_inverse=True)[1] for of in 2 * draws], [0] * 4 + [1] * 4, code)
+
+
+def test_groups_that_change_within_all_chains_are_not_natural():
+    """The chains agree at every moment, and both leave the groups of their first draws. A criterion without halves
+    calls these natural."""
+    for seed in range(5):
+        by = moving(seed, 0.6)
+        level, twin = judged(*by, 3), judged(*by[:3], by[2], 3)
+        assert twin.natural and level.shared and level.changing and not level.natural, seed
+        assert level.lasting < 0.9 and "which may still change with more cycles" in str(level)
+        assert judged(*by, 2).natural, "two groups have lasted"
+        assert judged(*moving(seed, 0.0), 3).natural
 
 
 def test_one_chain_is_not_judged():

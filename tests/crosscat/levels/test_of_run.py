@@ -189,8 +189,9 @@ def test_sentences_of_a_verdict_contain_no_command(run_dir):
     assert all(command.startswith("mpibayes ") for _, command in result.commands)
 
 
-def test_groups_are_of_use_where_chains_are_apart_and_may_change_where_one_climbs(run_dir):
-    """Chains that have not arrived may agree on groups that they are about to leave, and are not to be used."""
+def test_groups_that_last_are_of_use_where_chains_are_apart_or_climb(run_dir):
+    """Chains that climb may agree on groups that they are about to leave: these are not to be used, but those are that
+    earlier draws have like later ones."""
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
     view.agreement = replace(view.agreement, gap=500.0)
@@ -198,11 +199,17 @@ def test_groups_are_of_use_where_chains_are_apart_and_may_change_where_one_climb
     assert apart.headline == group_words.HEADLINE and apart.sound == DOUBT
     assert any("--groups 3" in command for _, command in apart.commands) and apart.next[0] == "Use the groups."
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
-    climbing = verdict(p)
-    assert climbing.headline == group_words.CLIMBS and climbing.sound == DOUBT
-    assert not any("--groups" in command for _, command in climbing.commands)
+    climbing, found = verdict(p), view.levels
+    assert climbing.headline == group_words.STILL and climbing.sound == DOUBT
+    assert any("--groups 3" in command for _, command in climbing.commands) and climbing.next[0] == "Use the groups."
+    for lasting in ({"lasting": 0.8}, {"lasting_matched": 0.4}, {"lasting": np.nan}):
+        view.levels = [replace(s, level=replace(s.level, **lasting)) for s in found]
+        changing = verdict(p)
+        assert changing.headline == group_words.CLIMBS and changing.sound == DOUBT
+        assert not any("--groups" in command for _, command in changing.commands)
+        assert "which may still change" in changing.found[0] and changing.found[1].startswith("They are: ")
     view.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in view.levels]
-    assert verdict(p).headline == "" and verdict(p).sound == BAD, "no groups are natural"
+    assert verdict(p).headline == "" and verdict(p).sound == BAD, "each chain has groups of its own"
 
 
 def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
@@ -263,8 +270,9 @@ def test_no_groups_in_any_view_are_said_once(run_dir):
 
 def test_levels_in_words():
     class Made:
-        def __init__(self, n, natural=False, usable=False, agree=0.95):
+        def __init__(self, n, natural=False, usable=False, agree=0.95, changing=False):
             self.n, self.natural, self.usable, self.agree, self.judged = n, natural, usable, agree, True
+            self.changing = changing
             self.clear, self.fault = 9.0 if n == 5 else 1.0, "why"
 
         def __str__(self):
@@ -285,6 +293,9 @@ def test_levels_in_words():
     of = [groups.ShownLevel(level, []) for level in (Made(2, True, True), Made(3, True, True), Made(4, False, True))]
     assert groups.in_words(of, 1, summaries=False) == ["2.", "Also natural: 3 groups."]
     assert groups.in_words(of[2:], 1, summaries=False) == [f"{groups.NONE}.", "4."]
+    changing, summary = Made(4, changing=True), Made(6, False, True)
+    assert words(Made(3, True), changing, summary) == ["3.", "May still change: 4 groups.", "6."]
+    assert groups.in_words([groups.ShownLevel(of, []) for of in (changing, summary)], 1, summaries=False) == ["4."]
     assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
         groups.EVERY,
         "No number of groups is usable, not even 3 groups, on which the chains agree most: why.",
