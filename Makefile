@@ -118,8 +118,8 @@ demo: setup demo/census.h5
 	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
 	mpibayes report demo/run
 	@echo
-	@echo "Open demo/run/report/report.html in a browser. A demo, of 400 cycles: its chains have not settled,"
-	@echo "and its verdict and warnings are right. A real run has thousands of cycles, here some minutes:"
+	@echo "Open demo/run/report/report.html in a browser. The groups that it names can be used; single"
+	@echo "clusters have not settled after 400 cycles. A real run has thousands, here some minutes:"
 	@echo "  . $(VENV)/bin/activate"
 	@echo "  mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/real --set run.cycles=2000"
 
