@@ -197,14 +197,15 @@ def load(items):
 def mark_thorough(config, items, size=1):
     """Mark the variants that a test's mark `quick` leaves out as `thorough`: they belong only to `make test-all`.
 
-    quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=2) those on so many
-    ranks of the runs on more than one. A name without a variant is an error, so that a change of parameters cannot
-    silently empty `make test`.
+    quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=2) or quick(ranks=(2,
+    3)) those on so many ranks of the runs on more than one. A name without a variant is an error, so that a change of
+    parameters cannot silently empty `make test`.
     """
     marks, result = {}, {}
     for item in items:
         mark = item.get_closest_marker("quick")
-        if mark and mark.kwargs.get("ranks", size) != size > 1:
+        ranks = mark.kwargs.get("ranks", size) if mark else size
+        if size > 1 and size not in (ranks if isinstance(ranks, tuple) else (ranks,)):
             item.add_marker(pytest.mark.thorough)
         if mark and (mark.args or "every" in mark.kwargs):
             test, variant = item.nodeid.partition("[")[0], item.callspec.id

@@ -216,6 +216,7 @@ def test_anchors_of_one_view_alone_would_leave_rows_behind():
     assert not (idle(mixture) == idle(mixture)[0]).all()
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     def bits(comm):

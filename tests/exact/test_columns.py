@@ -176,12 +176,13 @@ def test_how_often_a_split_and_its_merge_are_chosen(n_a, n_b, others):
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     crosscat.require_the_same_bits("mixed", 122, split_merge=1)  # and two moves of views a cycle
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_law_of_columns_on_ranks():
     result = verdict(world(), "sharp", 3, 15, 123)

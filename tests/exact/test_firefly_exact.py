@@ -228,7 +228,7 @@ def test_adaptation_ends_with_burn_in():
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("some, rows gathered", "some, sums asked where two are bright")
+@pytest.mark.quick("some, rows gathered", "some, sums asked where two are bright", ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize(
     "gather_limit, configurations",

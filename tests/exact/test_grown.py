@@ -78,6 +78,7 @@ def test_old_rows_that_stay_are_rejected():
     assert p < LEVEL, f"p = {p}"
 
 
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_the_same_bits_on_ranks():
     result = grown(world(), 3, (4, 6), 4)

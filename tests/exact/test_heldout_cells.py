@@ -117,7 +117,7 @@ def test_cells_that_the_sampler_sees_are_rejected():
     assert p_value(result, "fixed") < LEVEL
 
 
-@pytest.mark.quick
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_same_scores_on_every_number_of_ranks():
     comm = world()
@@ -127,7 +127,7 @@ def test_same_scores_on_every_number_of_ranks():
     assert comm.rank != 0 or scores == expected
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_score_is_the_predictive_density_on_ranks():
     comm = world()

@@ -139,7 +139,7 @@ def test_every_row_moves():
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("a quarter")
+@pytest.mark.quick("a quarter", ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("quarter", range(4), ids=["a quarter", "another", "the third", "the last"])
 def test_same_bits_on_every_number_of_ranks(quarter):
@@ -171,7 +171,7 @@ def test_same_bits_of_many_features(opening):
     require_the_same(lambda where: large(where, opening))
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     """The law on real ranks; as many replicates reject a program without anchors (next test)."""

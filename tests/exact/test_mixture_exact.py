@@ -180,7 +180,7 @@ def test_escobar_west():
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("a third")
+@pytest.mark.quick("a third", ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("third", range(3), ids=["a third", "another", "the last"])
 def test_same_bits_on_every_number_of_ranks(third):

@@ -186,6 +186,7 @@ def test_wrong_is_rejected(which):
     assert p < LEVEL, f"{which}: p {p:.2g}, t {t:.1f}"
 
 
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients included."""

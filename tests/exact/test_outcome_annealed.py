@@ -138,6 +138,7 @@ def test_law_after_growth(firefly):
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, while it grows and after."""

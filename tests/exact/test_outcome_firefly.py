@@ -183,6 +183,7 @@ def test_a_rank_without_rows_restores_points_when_the_others_do():
         assert outcome.fireflies.points == points
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients included."""

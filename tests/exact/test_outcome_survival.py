@@ -153,6 +153,7 @@ def test_drawn_times_have_their_law():
         assert abs(share - p) < 4.5 * np.sqrt(p * (1.0 - p) / n)
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients and hazards included."""

@@ -243,12 +243,13 @@ def test_paths_that_ignore_their_work_are_rejected():
     assert not result.passed, str(result)
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     crosscat.require_the_same_bits("mixed", 153, **ALONE)
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     with mock.patch.object(powers, "LEVELS", 4):

@@ -176,6 +176,7 @@ def test_same_bits_beside_an_outcome(name):
         assert np.array_equal(here.outcome.theta, alone.outcome.theta)
 
 
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_with_views():
     def bits(comm):

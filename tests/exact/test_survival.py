@@ -231,6 +231,7 @@ def test_joint_law_with_hyperparameters():
     assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(43)})"
 
 
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_the_same_bits_on_any_ranks():
     """Including split and merge moves."""

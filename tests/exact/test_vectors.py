@@ -95,6 +95,7 @@ def test_moves_keep_the_posterior(name, move):
 # ---- ranks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():
     """Labels and hyperparameters after every cycle, with moves, equal those of one process."""

@@ -47,11 +47,14 @@ def test_one_variant_can_be_asked_for_by_its_name():
     assert thorough([Item("b", "a")], "tests/test_x.py::test_x[b]") == ["test_x.py::test_x[b]"]
 
 
-@pytest.mark.parametrize("size, left_out", [(1, []), (2, ["test_x.py::test_x[a]"]), (3, [])])
-def test_on_one_number_of_ranks_alone(size, left_out):
-    items = [Item("a", ranks=3)]
-    mark_thorough(SimpleNamespace(args=["tests"]), items, size)
-    assert [item.nodeid for item in items if item.get_closest_marker("thorough")] == left_out
+@pytest.mark.parametrize("ranks, kept", [(3, [1, 3]), ((2, 4), [1, 2, 4])])
+def test_on_some_numbers_of_ranks_alone(ranks, kept):
+    def is_kept(size):
+        items = [Item("a", ranks=ranks)]
+        mark_thorough(SimpleNamespace(args=["tests"]), items, size)
+        return items[0].get_closest_marker("thorough") is None
+
+    assert [size for size in range(1, 6) if is_kept(size)] == kept
 
 
 def test_slow_tests_come_first_in_each_process():

@@ -71,6 +71,7 @@ def test_unknown_start():
         start(chain_of(table(10)), "annealed")
 
 
+@pytest.mark.quick(ranks=(2, 4))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("strategy", ["random", "sequential", "subsample"])
 def test_starts_have_the_same_bits_on_any_number_of_ranks(strategy):

@@ -108,7 +108,7 @@ def test_same_bases_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()

@@ -115,7 +115,7 @@ def test_same_states_on_every_number_of_ranks(n_shards):
         require_the_same(lambda where, name=name: bits(where, name, n_shards), name, n_shards, seed(73))
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     comm = world()
