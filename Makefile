@@ -3,7 +3,7 @@
 #   PYTHON=python3.12    the interpreter the environment is made from
 #   VENV=/some/folder    where the environment goes (.venv)
 #   MPI=mpich|system     force the MPI: the `mpich` wheel, or the machine's own mpirun and libmpi (auto: its own if it works)
-#   RANKS="1 2 3 4"      the numbers of ranks that `make test` goes through
+#   RANKS="1 2 3 4"      the numbers of ranks that `make test` goes through;  THOROUGH_RANKS="2": those with tests marked `thorough`
 #   PYTEST_ARGS="-x"     for every pytest pass;  SERIAL_ARGS=... MPI_ARGS=...  for those without mpirun, for those under it
 #   WORKERS=4            processes that share the tests without mpirun (one more than cores)
 
@@ -11,6 +11,7 @@ PYTHON ?= python3
 VENV ?= .venv
 MPI ?= auto
 RANKS ?= 1 2 3 4
+THOROUGH_RANKS ?= $(RANKS)
 DEMO_RANKS ?= 2
 PYTEST_ARGS ?=
 SERIAL_ARGS ?=
@@ -138,12 +139,13 @@ ALONE := $(shell grep -rlE 'mark\.alone\b' tests --include='test_*.py')
 NONE_IS_FINE := || test $$? -eq 5
 
 define run-tests
-	$(PY) -m pytest $(SPREAD) -m "not alone and $(1)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
-	$(PY) -m pytest -m "alone and $(1)" $(PYTEST_ARGS) $(or $(SERIAL_ARGS),$(ALONE)) $(NONE_IS_FINE)
+	$(PY) -m pytest $(SPREAD) -m "not alone $(1)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
+	$(PY) -m pytest -m "alone $(1)" $(PYTEST_ARGS) $(or $(SERIAL_ARGS),$(ALONE)) $(NONE_IS_FINE)
 	@set -e; for n in $(RANKS); do \
 	    case $$n in 1) where=tests/house;; *) where="$(ON_RANKS)";; esac; \
+	    case " $(THOROUGH_RANKS) " in *" $$n "*) marks="mpi $(1)";; *) marks="mpi and not thorough";; esac; \
 	    echo "== on $$n ranks"; \
-	    mpirun -n $$n $(PY) -m pytest --with-mpi -m "mpi and $(1)" $(PYTEST_ARGS) $(or $(MPI_ARGS),$$where) </dev/null $(NONE_IS_FINE); \
+	    mpirun -n $$n $(PY) -m pytest --with-mpi -m "$$marks" $(PYTEST_ARGS) $(or $(MPI_ARGS),$$where) </dev/null $(NONE_IS_FINE); \
 	done
 endef
 
@@ -165,12 +167,14 @@ quick: setup
 	mpirun -n 2 $(PY) -m pytest --with-mpi -m "mpi and not thorough" $(PYTEST_ARGS) $(QUICK_ON_RANKS) </dev/null
 
 test: setup
-	$(call run-tests,not thorough)
+	$(call run-tests,and not thorough)
 
 test-rest: setup
-	$(call run-tests,thorough)
+	$(call run-tests,and thorough)
 
-test-all: test test-rest
+# In one pass: tests and workers start, and share fixtures, once.
+test-all: setup
+	$(call run-tests,)
 
 # The same packages with Open MPI. An environment beside $(VENV) sees all of its packages, but not the library of the mpich
 # wheel, in which mpi4py would look first; its mpirun is Open MPI's.
