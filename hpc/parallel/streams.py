@@ -76,7 +76,6 @@ class Purpose(IntEnum):
     SHARED_OUT = 55  # sides of the rows of such a split; sub = step
     BY_PATTERN = 56  # steps on a table of rows by pattern and cluster, and each shard's share of the result
     DEALT_BY_PATTERN = 57  # which of a shard's rows go to which of these clusters
-    CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = use
     COPY_PARAMETERS = 64  # parameters of clusters in a filled-in copy of a table; cycle = copy, sub = kind of column
     CALIBRATION = 63  # shifts of level probabilities by class of rows, in such a copy; sub = by the column's name
     COPY_CELLS = 65  # clusters and missing cells of its rows; sub = kind of column

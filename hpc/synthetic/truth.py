@@ -36,7 +36,6 @@ MEAN_COUNT = 5.0
 CATEGORICAL, REAL, COUNT, CLUSTERS, WIDTHS = range(5)  # sub-streams
 
 # The 1990 US census extract of the UCI repository (2,458,285 persons): names of the 68 columns, numbers of their codes.
-CENSUS_ROWS = 2_458_285
 CENSUS = {
     "dAge": 8, "dAncstry1": 12, "dAncstry2": 13, "iAvail": 5, "iCitizen": 5, "iClass": 10, "dDepart": 6, "iDisabl1": 3,
     "iDisabl2": 3, "iEnglish": 5, "iFeb55": 2, "iFertil": 14, "dHispanic": 10, "dHour89": 6, "dHours": 6,

@@ -16,7 +16,7 @@ from mpibayes.hpc.ibp.state import Hyper, Totals
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.table import table_from_arrays
 
-STREAM = Stream(7, Purpose.CELLS_OF_ROWS, 0)
+STREAM = Stream(7, Purpose.NEW_CELLS, 0)
 
 
 def totals(z, x):

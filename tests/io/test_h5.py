@@ -17,9 +17,10 @@ from mpibayes.io import checkpoint, generations
 from mpibayes.io.h5 import reading_h5, writing_h5
 from mpibayes.io.seal import append_seal
 from mpibayes.io.segments import Segments, list_segments, read_attributes, read_blocks
-from mpibayes.io.sparse import SparseRows, SparseTable, write_sparse
+from mpibayes.io.sparse import SparseRows, SparseTable
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.tables import is_sparse
+from tests.sparse_tables import write_sparse
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.io import npz, sparse_import, triples
-from mpibayes.io.sparse import SparseRows, SparseTable, cuts, write_sparse
+from mpibayes.io.sparse import SparseRows, SparseTable, cuts
 from mpibayes.io.sparse_import import import_sparse
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.tables import is_sparse
+from tests.sparse_tables import write_sparse
 
 RNG = np.random.default_rng(5)
 COUNTS = np.where(RNG.random((23, 11)) < 0.4, RNG.integers(1, 9, (23, 11)), 0)

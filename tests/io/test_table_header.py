@@ -8,8 +8,9 @@ import pytest
 
 from mpibayes.errors import DataError
 from mpibayes.io.seal import append_seal
-from mpibayes.io.sparse import SparseRows, SparseTable, write_sparse
+from mpibayes.io.sparse import SparseRows, SparseTable
 from mpibayes.io.table import Table, table_from_arrays, write_table
+from tests.sparse_tables import write_sparse
 
 pytestmark = pytest.mark.timeout(20)
 MANY = 300_000_000

@@ -18,9 +18,10 @@ from mpibayes.hpc import registry
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
 from mpibayes.hpc.crosscat.keys import OF_VIEWS
-from mpibayes.io.sparse import SparseRows, write_sparse
+from mpibayes.io.sparse import SparseRows
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.test_regression_runs import people
+from tests.sparse_tables import write_sparse
 from tests.svi.cases import clouds
 from tests.svi.lda_cases import corpus
 from tests.svi.ratings import made

@@ -9,10 +9,11 @@ import pytest
 from mpibayes.hpc.svi.lda.draws import Posterior
 from mpibayes.hpc.svi.lda.report.summarise import coherences
 from mpibayes.io.draws import iterate_draws
-from mpibayes.io.sparse import SparseTable, write_sparse
+from mpibayes.io.sparse import SparseTable
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.page.checks import parts_of, problems
 from tests.run.conftest import everything, mpibayes, ran, sets
+from tests.sparse_tables import write_sparse
 from tests.svi.lda_cases import corpus, sparse
 
 CONFIG = """

@@ -9,9 +9,10 @@ import pytest
 import mpibayes as mb
 from mpibayes.hpc.svi.factorization.draws import Posterior
 from mpibayes.hpc.svi.factorization.law import log_density, scored
-from mpibayes.io.sparse import SparseRows, write_sparse
+from mpibayes.io.sparse import SparseRows
 from tests.page.checks import parts_of, problems
 from tests.run.conftest import everything, mpibayes, ran, sets
+from tests.sparse_tables import write_sparse
 from tests.svi.ratings import made
 
 CONFIG = """

@@ -52,7 +52,7 @@ class RatingsAscent(Ascent):
             of_items += np.bincount(x.columns, minlength=n_items)
         comm.sum_everywhere(counts)
         firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(of_shards)])
-        self.n_ratings, self.items_rated = int(firsts[-1]), of_items
+        self.n_ratings = int(firsts[-1])
         of_users = [np.diff(x.starts).max(initial=0) for x in self.rows]
         self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(of_users, default=0))))
         for i, x in zip(self.shards, self.rows):
