@@ -130,7 +130,7 @@ def check_encoding(encoding: str | None, path: Path) -> str:
         of_text = False
     if not of_text:
         raise ConfigError(
-            f"encoding '{encoding}': no encoding of text is called so; usual ones are utf-8, cp1252, latin-1, mac_roman"
+            f"encoding '{encoding}': no such text encoding; common ones are utf-8, cp1252, latin-1, mac_roman"
         )
     return "utf-8" if name in ("utf-8", "utf-8-sig", "ascii") else name
 

@@ -62,7 +62,7 @@ def storing(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be written: {reason(error)}{_missing(path, error)}. Mend that (free some space, or "
+            f"{path}: cannot be written: {reason(error)}{_missing(path, error)}. Correct that (free some space, or "
             "correct the permissions) and run the same command again: it continues from the last complete checkpoint."
         ) from error
 

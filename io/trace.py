@@ -128,7 +128,7 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
     if _digest(text) != written:
         raise CheckpointError(
             f"{path}: missing or changed; it names what is in the trace. Restore it from a copy, or run the same "
-            "command again: a run that goes on writes it anew"
+            "command again: a resumed run rewrites it"
         )
     return json_value(text)
 

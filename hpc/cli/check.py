@@ -19,11 +19,11 @@ from mpibayes.text import visible
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
 
-    Without --ranks the prediction is for the ranks that `mpibayes run` starts itself on this machine. CONFIG may be a
-    run's config.resolved.toml: shards are then those that appends to its table have made.
+    Without --ranks the prediction is for the ranks that `mpibayes run` would start on this machine. If CONFIG is a
+    run's config.resolved.toml, shards are those of the run, after appends to its table.
 
-    The output also describes how a chain starts, the cycle in which annealing ends, the first cycle whose draws count,
-    and the time per cycle and efficiency for several numbers of ranks.
+    The output also describes how a chain starts, when annealing ends, the first cycle whose draws count, and the time
+    per cycle and efficiency for several numbers of ranks.
 
     \b
     Examples:

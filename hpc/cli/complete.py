@@ -26,11 +26,11 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, u
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Fit the drawn levels to the present cells of rows that lack cells about as often.",
+    help="Fit the drawn levels to the observed cells of rows with about as many gaps.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of FILE]")
 @seed("Seed of the drawn cells.")
-@source("Present place of the file from which the table was imported.")
+@source("Where the file from which the table was imported is now.")
 @unseen("Levels that the run's table lacks: they stay, and count as missing; or an error.")
 @BURN_IN
 @TABLE

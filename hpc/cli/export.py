@@ -48,13 +48,13 @@ def export(**options):
     Forms:
       clusters  CSV, one line a row of the table: its cluster in the report, with its probability; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
-      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
-                crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. For
+                crosscat, first the view of each column, then after each " | " the clusters in view 0, 1, ...
       links     text, one kept draw a line: for each column, in table order, the number of its parent from 0, -1 for
                 none, 2,5 for two parents; runs with model.links only
       outcome   text, one kept draw a line: labels, global coefficients, and the linear predictor of each training row
-                (a number's mean), apart by " | "; runs with outcome.column only
-      features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+                (a number's mean), separated by " | "; runs with outcome.column only
+      features  text, one kept draw a line: for each feature a string of 0 and 1, which rows have it; ibp only
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]

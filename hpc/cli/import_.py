@@ -42,7 +42,7 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option(
     "--thousands",
     type=click.Choice([",", ".", " ", "'"]),
-    help="Mark of thousands, as in 1,234,567; detected if not given.",
+    help="Thousands separator, as in 1,234,567; detected if not given.",
 )
 @click.option(
     "--dates",
@@ -85,9 +85,9 @@ def import_(
     SOURCES are one or several files with the same columns: CSV, Parquet, Feather (Arrow) or JSON lines; with the extra
     'formats' (pip install 'mpibayes[formats]') also Excel, SPSS, Stata and SAS. They may be compressed (gzip, xz,
     bzip2, zstd, or a zip archive of one file). They are read twice: to decide each column's kind from all its cells,
-    and to write. Labels of codes become levels, in the order of the codes. A few whole numbers, such as answers from 1
-    to 5, and bands, such as 18-24, become ordered categories. Constant columns, identifiers, copies of other columns
-    and columns that cannot be used are left out, and listed.
+    and to write. Labels of codes become levels, in the order of the codes. Columns of few whole numbers, such as
+    answers from 1 to 5, or of bands, such as 18-24, become ordered categories. Constant columns, identifiers, copies of
+    other columns and columns that cannot be used are left out, and listed.
 
     \b
     Examples:

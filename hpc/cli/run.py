@@ -40,22 +40,22 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
       mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
 
     The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. If a setting
-    that matters to the posterior has changed, the run is refused, and the changes are listed. Ctrl-C, SIGTERM and
+    that affects the posterior has changed, the run is refused, and the changes are listed. Ctrl-C, SIGTERM and
     SIGUSR1 write a checkpoint and end with exit code 75.
 
-    The run starts ranks itself, one for each chain and shard and no more than cores; --ranks, run.ranks and the
-    variable MPIBAYES_RANKS override that. Results are the same, bit for bit, on any number of ranks.
+    The run starts ranks itself, one for each chain and shard but no more than there are cores; --ranks, run.ranks and
+    the variable MPIBAYES_RANKS override that. Results are the same, bit for bit, on any number of ranks.
 
     \b
     How a chain starts, in CONFIG or with --set; the draws that count are exact in each case:
       sampler.strategy = "auto"         all rows in random clusters, most of which soon empty; the default
                          "anneal"       a few rows, then more and more, as anneal.schedule says
-                         "sequential+gibbs", "prior+gibbs"    all rows, added one by one, or drawn from the prior
-      sampler.split_merge = 0           no such moves: the last three are then the published strategies
+                         "sequential+gibbs", "prior+gibbs"    all rows, added one by one or drawn from the prior
+      sampler.split_merge = 0           no split and merge moves: the last three are then the published strategies
       anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
                                         [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),
                                         or "seconds" with anneal.seconds = "10m" (by the clock: not reproducible)
-      run.chains = 4                    each chain has a start of its own: other random clusters, searches, samples
+      run.chains = 4                    each from its own start: other random clusters, searches, samples
 
     \b
     A regression of one column on others, by Firefly Monte Carlo, needs the first three keys:

@@ -8,11 +8,11 @@ import click
 @click.command(short_help="List every key of the configuration, or write its JSON schema.")
 @click.option("--json", "as_json", is_flag=True, help="JSON schema (draft 7), for editors and other programs.")
 def schema(as_json):
-    """List every key of the configuration by family of models: what it is, its default and the values it may have.
+    """List every key of the configuration by family of models: its meaning, default and possible values.
 
-    With --json, the JSON schema of the TOML file. Editors that know Taplo (Even Better TOML) complete and check keys
-    by it where the file begins with the line "#:schema PATH". Configurations that mpibayes writes have that line; each
-    run directory has the schema, config.schema.json. `mpibayes check` knows more: it reads keys together, and the
+    With --json, write the JSON schema of the TOML file. Editors with Taplo (Even Better TOML) use it to complete and
+    check keys where the file begins with the line "#:schema PATH". Configurations that mpibayes writes have that line;
+    each run directory has the schema, config.schema.json. `mpibayes check` also checks keys together, and against the
     table.
 
     \b

@@ -47,11 +47,11 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, w
     "--key",
     multiple=True,
     metavar="COLUMN,...",
-    help="Columns that an intruder may know of a person, to learn the target; repeatable, for --judge.",
+    help="Columns that an intruder may know about a person, to learn the target; repeatable, for --judge.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
 @seed("Seed of the rows.")
-@source("Present place of the file from which the table was imported, for its format.")
+@source("Where the file from which the table was imported is now, for its format.")
 @weighted(
     "Draw rows of the population, by the survey weights, or rows like those of the table.  [default: "
     "weighted if the table has weights]"

@@ -107,8 +107,8 @@ class BlockLaw:
                 continue
             if ranges(events).any():
                 raise ConfigError(
-                    f"column '{name}' is modelled jointly with others in a block: a range of it can be given where "
-                    "nothing else of these is asked for or given"
+                    f"column '{name}' is modelled jointly with others in a block: a range of it can be given only "
+                    "if nothing else in the block is asked about or given"
                 )
             seen = which < len(events)
             x[seen, self.names.index(name)] = (0.5 * (events.low + events.high))[which[seen]]

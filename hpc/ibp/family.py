@@ -135,7 +135,7 @@ def _require_few(config: Config, n_rows: int) -> None:
         key = config.where(("model", "alpha"))
         most = 0.5 * MOST_FEATURES * model.alpha / expected
         raise ConfigError(
-            f"{key}: got {model.alpha:g}, of which {n_rows:,} rows have {expected:,.0f} features in the mean, more "
+            f"{key}: got {model.alpha:g}, of which {n_rows:,} rows have {expected:,.0f} features on average, more "
             f"than there is room for ({MOST_FEATURES:,}); set at most {most:.2g}"
         )
 

@@ -35,7 +35,7 @@ def with_more_rows(
     from mpibayes.io.append import RowsAreThere, append_rows
 
     if given := [name for name, value in refused.items() if value]:
-        raise ConfigError(f"{given[0]}: is for a new run; the table of a run that goes on says what its columns are")
+        raise ConfigError(f"{given[0]}: is for a new run; in an existing run the table says what its columns are")
     place = run if isinstance(run, str | os.PathLike) else run.directory
     folder = home_of(Path(place).expanduser(), whole=False)  # this start completes an interrupted growth
     settings = [*(f"run.{key}=auto" for key in read_provenance(folder).get(AUTO, ())), *settings]

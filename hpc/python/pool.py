@@ -94,13 +94,13 @@ def pool(
     if q.ndim > 2 or q.shape != u.shape:
         raise ConfigError(f"estimates of shape {q.shape} and variances of shape {u.shape} do not fit; {EXPECTED}")
     if len(q) < (1 if synthetic else 2):
-        raise ConfigError(f"{counted(len(q), 'copy', 'copies')}: one says nothing of missing cells; pool 2 or more")
+        raise ConfigError(f"{counted(len(q), 'copy', 'copies')}: one says nothing about missing cells; pool 2 or more")
     if (u < 0.0).any():
         raise ConfigError("variances: one is below 0; expected squares of standard errors")
     q, u = (a[:, None] if single else a for a in (q, u))
     ratio = _ratio(n, k) if synthetic else None
     if k is not None and not synthetic:
-        raise ConfigError(f"k = {k}: the rows of a synthetic table; say synthetic=True, too")
+        raise ConfigError(f"k = {k}: the rows of a synthetic table; give synthetic=True, too")
     nu_com = _complete(n, dfcom)
     if names is None or len(names) != q.shape[1]:
         names = ["estimate"] if single else [f"estimate {i}" for i in range(1, q.shape[1] + 1)]
@@ -143,7 +143,7 @@ def _of_synthetic(q: np.ndarray, u: np.ndarray, ratio: float, df: float, level: 
 def _ratio(n: int | None, k: int | None) -> float:
     """Rows of a synthetic table per training row."""
     if n is None:
-        raise ConfigError("synthetic tables: say n, the number of rows that the run was trained on")
+        raise ConfigError("synthetic tables: give n, the number of rows that the run was trained on")
     for name, value in (("n", n), ("k", k)):
         if value is not None and value < 2:
             raise ConfigError(f"{name} = {value}: expected a number of rows, 2 or more")

@@ -240,7 +240,7 @@ class Run(Synthesizer):
         copies: for multiple imputation, a list of so many DataFrames, as written by `mpibayes complete`: cells are
         drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one
         DataFrame with the rows as they are (.imp = 0) followed by all copies, with the columns .imp and .id (the row,
-        from 1). calibrate: fit the drawn levels to the present cells of rows that lack cells about as often.
+        from 1). calibrate: fit the drawn levels to the observed cells of rows with about as many gaps.
 
         Without copies, a prediction of each missing cell of `rows`, and the certainty of each row: `predict
         --complete`."""

@@ -170,7 +170,7 @@ def written_like(
         raise DataError(f"{given[1]}: a second file; name the only file that {table.path} was imported from")
     for path in given:
         if table.source.get("count"):
-            raise DataError(f"{path}: has a row for many of the table; leave it out, and the table's rows are written")
+            raise DataError(f"{path}: has one row for many of the table; without it, the table's rows are written")
         with reading(path):
             require_same(table, [path])
         return _in_form(path, form, table.path, without)

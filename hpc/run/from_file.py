@@ -172,7 +172,7 @@ def _is_another(table: Path, place: Path, source: Path) -> bool:
             "move it away"
         )
     if source.stat().st_mtime > table.stat().st_mtime:
-        raise ConfigError(f"{table}: was imported by itself, before {source} changed; import it again, or remove it")
+        raise ConfigError(f"{table}: was imported separately, before {source} changed; import it again, or remove it")
     return True
 
 

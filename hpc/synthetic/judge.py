@@ -66,7 +66,7 @@ def roles(asking: Asking, target: str | None, key: Sequence[str]) -> Roles:
     levelled = [c.name for c in asking.columns if len(c.levels) > 1]
     result = target or (levelled[-1] if levelled else asking.columns[-1].name)
     if result in key:
-        raise ConfigError(f"--key {result}: is the target, too; name the columns that somebody may know besides it")
+        raise ConfigError(f"--key {result}: is also the target; name columns that somebody may know besides it")
     return Roles(result, [name for name in names if name != target])
 
 

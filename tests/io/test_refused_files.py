@@ -59,7 +59,7 @@ def test_directory_and_bad_options(tmp_path):
     with pytest.raises(DataError, match="is a directory"):
         import_table(tmp_path, tmp_path / "t.h5")
     for encoding in ("latin-99", "rot13", "zip", "idna", "undefined", "unicode_escape", "a\0b"):
-        assert "no encoding of text is called so" in refused(tmp_path, PEOPLE, ConfigError, encoding=encoding)
+        assert "no such text encoding" in refused(tmp_path, PEOPLE, ConfigError, encoding=encoding)
     assert "one ASCII character" in refused(tmp_path, PEOPLE, ConfigError, delimiter="::")
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match="no directory"):

@@ -154,10 +154,10 @@ def test_the_rule_for_synthetic_tables_adds_up():
 @pytest.mark.parametrize(
     "more, words",
     [
-        ({}, "say n, the number of rows"),
+        ({}, "give n, the number of rows"),
         ({"n": 100, "k": 0}, "k = 0"),
         ({"n": 1}, "n = 1"),
-        ({"n": 100, "k": 10, "synthetic": False}, "say synthetic=True"),
+        ({"n": 100, "k": 10, "synthetic": False}, "give synthetic=True"),
     ],
 )
 def test_mistakes_about_synthetic_tables_are_told(more, words):

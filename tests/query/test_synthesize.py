@@ -220,7 +220,7 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
         ("judge.csv: exists and is kept", [run, "--copies", "3", "--judge", "-o", str(tmp_path / "judged")], 2),
         ("are for --judge", [run, "--key", "colour", "-o", out], 2),
         ("no column 'colr'", [run, "--judge", "--key", "colr", "-o", out], 2),
-        ("is the target, too", [run, "--judge", "--key", "colour", "--target", "colour", "-o", out], 2),
+        ("is also the target", [run, "--judge", "--key", "colour", "--target", "colour", "-o", out], 2),
         ("no-file.csv", [run, "--source", "no-file.csv", "-o", out], 3),
     ):
         assert main(["synthesize", *arguments]) == code, words

@@ -287,7 +287,7 @@ def _refuse_separation(objective: Objective, theta, step, names) -> None:
                 "the two classes can be separated by the predictors: with a flat prior the coefficients have no "
                 "proper posterior",
                 [
-                    f"the likelihood rises for ever as these grow: {_largest(direction, names)}",
+                    f"the likelihood keeps rising as these grow: {_largest(direction, names)}",
                     'set prior = "gaussian", or leave these predictors out',
                 ],
             )

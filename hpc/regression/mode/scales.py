@@ -110,8 +110,8 @@ def _scale_given(comm: Communicator, rows, n_shards: int, theta: np.ndarray, lik
 def _exact(n_zero: float, n: float) -> DataError:
     rows = f"{int(n_zero):,} of {int(n):,} rows exactly" if n_zero else "almost every row exactly"
     return DataError(
-        f"the predictors give the response of {rows}, so the scale of the t distribution has its mode at 0",
-        ["give a scale (a number), or look for a predictor that is the response in other words"],
+        f"the predictors determine the response of {rows}, so the scale of the t distribution has its mode at 0",
+        ["give a scale (a number), or look for a predictor that repeats the response"],
     )
 
 

@@ -93,8 +93,8 @@ class Forecast:
         if table.has_column_ids != new.has_column_ids:
             which = ("has", "does not") if table.has_column_ids else ("has no", "does")
             raise DataError(
-                f"{self._source}: the run's table {which[0]} names of words, this file {which[1]}: its words cannot be "
-                "told apart; import both with --vocabulary, or both without"
+                f"{self._source}: the run's table {which[0]} names of words, this file {which[1]}: words cannot be "
+                "matched; import both with --vocabulary, or both without"
             )
         known = {word: i for i, word in enumerate(table.column_ids())}
         place = np.array([known.get(word, -1) for word in new.column_ids()], np.int64)
