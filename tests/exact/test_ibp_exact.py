@@ -219,11 +219,11 @@ def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
     assert not result.passed, str(result)
 
 
-@pytest.mark.quick("60-1.5-1.0-4-one-60-10")
+@pytest.mark.quick("60-1.5-1.0-4-one-20-10")
 @pytest.mark.mpi(size=4)
 @pytest.mark.parametrize(
     "n, alpha, c, n_shards, opening, n_replicates, cycles",
-    named([(60, 1.5, 1.0, 4, "one", 60, 10), (2000, 1.0, 2.5, 4, "all", 40, 5)]),
+    named([(60, 1.5, 1.0, 4, "one", 20, 10), (2000, 1.0, 2.5, 4, "all", 40, 5)]),
 )
 def test_buffet_without_likelihood_on_four_ranks(n, alpha, c, n_shards, opening, n_replicates, cycles):
     comm = world()

@@ -99,7 +99,7 @@ def test_law_of_links_and_bases_given_the_rows(beta, n, refresh, wrong):
 
 def history(comm, name: str):
     mixture = program.sampler(comm, law_of(name), 3, seed(74), link_base="learned", split_merge=1)
-    return program_base.replicates(mixture, law_of(name), 4, 6, seed(75))
+    return program_base.replicates(mixture, law_of(name), 2, 6, seed(75))
 
 
 @pytest.mark.quick(ranks=2)

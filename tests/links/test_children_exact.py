@@ -182,7 +182,7 @@ def test_missing_cells_of_other_contexts_are_rejected(monkeypatch):
 
 def history(comm, name: str):
     law = law_of(name)
-    return children.replicates(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
+    return children.replicates(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 2, 6, seed(94))
 
 
 @pytest.mark.quick(ranks=2)

@@ -69,7 +69,7 @@ def test_wrong_programs_are_rejected(wrong, name, size):
 
 def history(comm, name: str):
     law = law_of(name)
-    return lines.replicates(lines.sampler(comm, law, 3, seed(83), split_merge=1), law, 4, 6, seed(84))
+    return lines.replicates(lines.sampler(comm, law, 3, seed(83), split_merge=1), law, 2, 6, seed(84))
 
 
 @pytest.mark.quick(ranks=2)

@@ -129,7 +129,7 @@ def test_parents_that_share_a_pass_have_the_scores_of_passes_of_their_own():
 
 def history(comm, name: str, n_shards: int):
     mixture = program.sampler(comm, law_of(name), n_shards, seed(63), split_merge=1)
-    return program.replicates(mixture, law_of(name), 4, 6, seed(64))
+    return program.replicates(mixture, law_of(name), 2, 6, seed(64))
 
 
 @pytest.mark.quick(ranks=2)

@@ -79,7 +79,7 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
 
 def history(comm, name: str, n_shards: int):
     mixture = program.sampler(comm, law_of(name), n_shards, seed(73), split_merge=1)
-    return program.replicates(mixture, law_of(name), 4, 6, seed(74))
+    return program.replicates(mixture, law_of(name), 2, 6, seed(74))
 
 
 @pytest.mark.quick(ranks=2)
