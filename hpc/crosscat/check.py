@@ -219,6 +219,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         search_rows=sample,
         outcome=outcome,
         heldout=n_heldout,
+        searches=searches,
     )
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
@@ -269,8 +270,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     speed = Speed.of(data.columns, data.n_rows, examined.shards, _cycles_per_round(config, data, as_timed), timing)
     cycle_s = speed.cycle_s(working) + timing.strays_s * min(config.of(Sampler).stray_rows, data.n_rows)
     cycle_s += timing.score_s * n_heldout / working / config.output.thin + LOOP_S
-    start_s = timing.start_s * data.n_rows / timing.n_rows
-    start_s += timing.search_s * -(-searches // max(at_once, min(fewest, searches)))
+    start_s = _start_s(timing, data.n_rows, searches, max(at_once, min(fewest, searches)))
     start_s += first_clusters.CYCLES * timing.cycle_s * of_clusters / timing.n_rows
     more_s = speed.first_s(working, min(OFTEN, run.cycles)) if as_timed else 0.0
     cores = os.cpu_count() or 1
@@ -305,6 +305,13 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     each = f", for each of {run.chains} chains" if run.chains > 1 else ""
     yield "disk", f"two checkpoints of {checkpoint / MIB:.1f} MiB, a trace of {trace / MIB:.1f} MiB{each}"
     yield "", f"{counted(kept, 'kept draw')} of at most {draw / MIB:.2f} MiB, before compression{each}"
+
+
+def _start_s(timing: Timing, n_rows: int, searches: int, at_once: int) -> float:
+    """Forecast seconds before the first cycle: of the rows' labels, and of searches, `at_once` of them at a time, which
+    differ and are combined."""
+    of_searches = timing.search_s * -(-searches // at_once) + timing.combining_s / at_once
+    return timing.start_s * n_rows / timing.n_rows + of_searches
 
 
 def _in_views(n_clusters: int, timing: Timing) -> str:

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.moves.round import OFTEN, SELDOM, SELDOM_FOR_VIEWS, later
 from mpibayes.hpc.crosscat.outcome_cost import time_coefficients
 from mpibayes.hpc.crosscat.speed import Timing
-from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.start import combined, strategy, views
 from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.crosscat.with_outcome import add_to_sample
 from mpibayes.hpc.data.rows import Data
@@ -59,13 +59,13 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 def time_sample(
     data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = OFTEN, n_views: int = 0,
-    search_rows: int = 0, outcome: Columns | None = None, heldout: int = 0,
+    search_rows: int = 0, outcome: Columns | None = None, heldout: int = 0, searches: int = 1,
 ) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, with all of them at once, and time cycles of the real sampler.
 
     cycles: most first cycles. n_views: number of views that its columns are dealt to; 0: all stay together.
-    search_rows: rows of a search for views; 0: none. outcome: the outcome's columns, with the same rows. heldout:
-    number of rows that each cycle scores.
+    search_rows: rows of a search for views; 0: none. searches: their number; several are combined. outcome: the
+    outcome's columns, with the same rows. heldout: number of rows that each cycle scores.
     """
     most = strategy.ROWS if n_views else SAMPLE_ROWS
     rows = sample_rows(data, most)
@@ -76,11 +76,13 @@ def time_sample(
     mixture.whole_rows = data.n_rows
     if outcome is not None:
         add_to_sample(mixture, outcome, sample_rows(outcome.data, most))
-    search_s = 0.0
+    search_s = combining_s = 0.0
     began = time.process_time()
     if search_rows:
         found = _found(data, rows, mixture, search_rows, n_views)
-        search_s, began = time.process_time() - began, time.process_time()
+        search_s = time.process_time() - began
+        combining_s = _combining(data, rows, mixture, search_rows, found) if searches > 1 else 0.0
+        began = time.process_time()
         views.take(mixture, found, init, n_clusters)
     else:
         if n_views:
@@ -104,7 +106,7 @@ def time_sample(
     quiet -= 0.0 if drawn is None else drawn.row_s * len(rows) + drawn.root_s
     return Timing(
         len(rows), mixture.n_shards, start_s, max(quiet, 0.0), round_s, -(-info.n_clusters // info.n_views),
-        info.moved_fraction, info.n_views, search_s, drawn, tuple(first), score_s, strays_s,
+        info.moved_fraction, info.n_views, search_s, drawn, tuple(first), score_s, strays_s, combining_s,
     )  # fmt: skip
 
 
@@ -116,6 +118,17 @@ def _found(data: Data, rows: Rows, mixture: Mixture, most: int, n_views: int) ->
     mine, probe = rows.take(np.sort(order[:n])), rows.take(order[n : n + n_probes])
     settings = views.settings_of_search(mixture)
     return views.found_by(views.searched(data.columns, mine, settings, 0, n_views, probe=probe if n_probes else None))
+
+
+def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views.Pilot) -> float:
+    """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for WORK columns of each
+    in the table."""
+    n = min(len(rows), combined.MOST_ROWS * most)
+    fold, settings = combined.folds(np.random.default_rng(0), n, most), views.settings_of_search(mixture)
+    names = frozenset(max((view.columns for view in pilot.views), key=len))
+    part = rows.take(np.sort(np.random.default_rng(1).permutation(len(rows))[:n]))
+    took = _seconds(lambda: combined.scored(serial(), data.columns, part, fold, settings, 0, names))
+    return took * combined.WORK * len(data.columns) / len(names)
 
 
 def _later(mixture: Mixture, settings: Settings, most: int) -> tuple[float, CycleInfo]:

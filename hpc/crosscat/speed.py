@@ -39,6 +39,7 @@ class Timing:
     first: Sequence[float] = ()  # seconds of the first cycles, with all their moves
     score_s: float = 0.0  # of a held-out row
     strays_s: float = 0.0  # of a stray row
+    combining_s: float = 0.0  # of several searches
 
 
 @dataclass

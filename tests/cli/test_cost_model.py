@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import cost_model, rehearsal, speed
+from mpibayes.hpc.crosscat import check, cost_model, rehearsal, speed
 from mpibayes.hpc.crosscat.cost_constants import SECONDS
 from mpibayes.hpc.crosscat.cost_model import (
     COMPUTE,
@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.cost_model import (
     message_seconds,
     wire_bytes,
 )
+from mpibayes.hpc.crosscat.start import combined
 from mpibayes.io.rows import place_columns
 
 FLAT = Network("flat", 1e-6, 1e9, ranks_per_node=1)
@@ -203,3 +204,32 @@ def test_a_sample_has_shards_as_long_as_a_run(tmp_path):
     timing = rehearsal.time_sample(data, Settings(shards=600), "one", 1, cycles=1)
     assert timing.n_rows == rehearsal.SAMPLE_ROWS and timing.n_shards == 4 and timing.cycle_s > 0
     assert rehearsal.time_sample(data, Settings(shards=2, split_merge=0), "one", 1, cycles=1).moves_s == 0
+
+
+def test_several_searches_of_a_sample_are_combined(tmp_path, monkeypatch):
+    """The largest view is scored on as many rows as in a run; one search combines nothing."""
+    from mpibayes.hpc.crosscat.chain import Settings
+    from mpibayes.hpc.crosscat.start.views import Found, Pilot
+    from mpibayes.hpc.data.rows import Data
+    from mpibayes.io.table import table_from_arrays, write_table
+
+    rng, asked = np.random.default_rng(0), []
+    made = [(f"c{i}", "categorical", rng.integers(0, 3, 900), None) for i in range(5)]
+    data = Data(write_table(tmp_path / "t.h5", *table_from_arrays(made)), (), None)
+    views = [Found((f"c{i}",), None, None) for i in (3, 4)]
+    found = Pilot([views[0], Found(("c0", "c1", "c2"), None, None), views[1]], (1.0, 0.0))
+    monkeypatch.setattr(rehearsal, "_found", lambda *_: found)
+    monkeypatch.setattr(combined, "scored", lambda *of: asked.append(of))
+    monkeypatch.setattr(rehearsal, "_seconds", lambda work: work() or 2.0)
+    of = data, Settings(view_concentration="learn"), "random", 4, 1, 3, 100
+    assert rehearsal.time_sample(*of).combining_s == 0.0 and not asked
+    assert rehearsal.time_sample(*of, searches=3).combining_s == pytest.approx(2.0 * combined.WORK * 5 / 3)
+    ((_, columns, rows, fold, settings, _, names),) = asked
+    assert names == {"c0", "c1", "c2"} and len(columns) == 5 and len(rows) == len(fold) == 300
+    assert fold.max() == 1 and settings.view_concentration == "learn"
+
+
+def test_searches_and_their_combination_precede_the_first_cycle():
+    timing = speed.Timing(1000, 1, 0.5, 1.0, 0.0, 40, 0.1, search_s=2.0, combining_s=6.0)
+    forecast = [check._start_s(timing, 3000, 3, at_once) for at_once in (1, 2, 3)]
+    assert forecast == pytest.approx([1.5 + 6.0 + 6.0, 1.5 + 4.0 + 3.0, 1.5 + 2.0 + 2.0])

@@ -74,7 +74,7 @@ def test_work_is_bounded(monkeypatch):
         scored.append(names)
         return Scored(float(len(names) % 2), Found(tuple(names), None, None))
 
-    monkeypatch.setattr(combining, "_scored", score)
+    monkeypatch.setattr(combining, "scored", score)
     data = Data(*table(1, (6, 6, 6), 5))
     found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(WRONG))
     assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.WORK * len(data.columns)
@@ -114,7 +114,7 @@ def test_a_set_scores_as_in_a_table_of_its_columns(kind):
     own = replace(settings, blocks={b: of for b, of in settings.blocks.items() if names.issuperset(of["columns"])})
     own = replace(own, links={"c3": "c1"} if kind == "links" else own.links)
     one, other = (
-        combining._scored(serial(), in_blocks(columns, s.blocks), Carve(columns, s.blocks)(rows), fold, s, 0, names)
+        combining.scored(serial(), in_blocks(columns, s.blocks), Carve(columns, s.blocks)(rows), fold, s, 0, names)
         for (columns, rows), s in ((whole, settings), (part, own))
     )
     assert one.score == other.score and one.found.columns == ("c1", "c3", "c4")

@@ -69,8 +69,8 @@ class Combining:
         n = min(data.n_rows, MOST_ROWS * n_rows)
         places = np.sort(stream.choice(data.n_rows, n, replace=False))
         (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
-        self.fold = stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
-        self.settings = replace(settings, seed=int(stream.integers(2**63)), view_concentration=None)
+        self.fold = folds(stream, n, n_rows)
+        self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
         self.known: dict[Set, Scored] = {}
         self.left = WORK * len(data.columns)
@@ -91,7 +91,7 @@ class Combining:
                 new += missing
                 self.left -= sum(map(len, missing))
         of = self.alone, self.columns, self.rows, self.fold, self.settings, self.chain
-        tasks = [partial(_scored, *of, names) for names in new]
+        tasks = [partial(scored, *of, names) for names in new]
         self.known |= zip(new, run_all(self.comm, tasks, "compare views") if new else ())
         return bool(new)
 
@@ -172,11 +172,17 @@ def _branches(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Se
     return [frozenset(name for u in of for name in units[u]) for of in branches(linked(columns, rows, units))]
 
 
-def _scored(
+def folds(stream: np.random.Generator, n: int, n_rows: int) -> np.ndarray:
+    """Deal n rows to folds; n_rows: most rows of a search."""
+    return stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
+
+
+def scored(
     alone: Serial, every: Sequence[Column], rows: Rows, fold: np.ndarray, settings: Settings, chain: int, names: Set
 ) -> Scored:
     """Score a set of columns."""
     columns = [column for column in every if column.name in names]
+    settings = replace(settings, view_concentration=None)
     if not isinstance(settings.links, str):
         settings = replace(settings, links={a: b for a, b in settings.links.items() if names.issuperset((a, b))})
     cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
