@@ -3,11 +3,11 @@
     python benchmarks/first_seconds.py TABLE.csv ... [--seconds 1 2 4 10] [--seeds 1 2 3] [--python lace/bin/python]
 
 A tenth of the rows is held out. Ours: import, start and cycles of one chain with the default settings, in one process
-whose CPU seconds all count, those of the interpreter as well, as in an installation, whose byte code is compiled; the
-last of several searches for views is over before the first cycle, so that there may be no score yet. lace: one state of
-the same training rows; its clock starts with the loaded package. Scores are of the last state of each, in nats a row;
-densities of numbers are turned into probabilities of cells of the columns' resolution, as ours are. A '-' is a program
-without a result.
+whose CPU seconds all count, those of the interpreter as well, as in an installation, whose byte code is compiled; until
+the last of several searches for views is over and the first cycle done, the score is that of the run's first look, a
+few cycles of one view ("look"). lace: one state of the same training rows; its clock starts with the loaded package.
+Scores are of the last state of each, in nats a row; densities of numbers are turned into probabilities of cells of the
+columns' resolution, as ours are. A '-' is a program without a result.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ for until in seconds:
 """
 
 
-def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[float | None]:
-    """Scores of a chain at these CPU seconds; called in a process of its own."""
+def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> tuple[list[float | None], list[bool]]:
+    """Scores of a chain at these CPU seconds, and whether each is of a first look; called in a process of its own."""
     from mpibayes.io.arrow import keep_pandas_out
 
     keep_pandas_out()  # as the command does
+    from mpibayes.hpc.crosscat.start import first_look
     from mpibayes.hpc.parallel.comm import serial
     from mpibayes.hpc.registry import family_of
     from mpibayes.hpc.run.examine import examine
@@ -70,13 +71,21 @@ def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> list[fl
     (folder / "run.toml").write_text(text)
     result = examine(folder / "run.toml", [])
     chain = family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
+    spent, scores, look = [], [], first_look.score
+
+    def noted(*of) -> float:
+        scores.append(look(*of))
+        spent.append(time.process_time())
+        return scores[-1]
+
+    first_look.score = noted
     chain.start()
-    spent, scores = [], []
+    looks = len(scores)
     while time.process_time() < seconds[-1]:
         scores.append(float(chain.advance((0, 0, 0), 1).values["heldout_lpd"][0]))
         spent.append(time.process_time())
     done = np.searchsorted(spent, seconds, side="right")
-    return [scores[n - 1] if n else None for n in done]
+    return [scores[n - 1] if n else None for n in done], [bool(0 < n <= looks) for n in done]
 
 
 def cells(table: Path, folder: Path) -> None:
@@ -103,9 +112,10 @@ def lace(python: str, seconds: list[float], seed: int, folder: Path) -> list[flo
     return scores + [None] * (len(seconds) - len(scores))
 
 
-def mean(scores: list[list[float | None]]) -> list[str]:
-    """Means over seeds, '-' where one has no score."""
-    return ["-" if None in of else f"{np.mean(of):.2f}" for of in zip(*scores)]
+def mean(scores: list[list[float | None]], looks: list[list[bool]] | None = None) -> list[str]:
+    """Means over seeds, '-' where one has no score, marked where one is of a first look."""
+    means = ["-" if None in of else f"{np.mean(of):.2f}" for of in zip(*scores)]
+    return [m + " (look)" * any(of) for m, of in zip(means, zip(*looks))] if looks else means
 
 
 def main() -> None:
@@ -142,8 +152,8 @@ def beside_each(source: Path, given: argparse.Namespace, environment: dict) -> N
     """Print the scores of both programs on a table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        scores = [in_child(source, given.seconds, seed, environment) for seed in given.seeds]
-        print(f"{source.stem}, ours:", *mean(scores), flush=True)
+        results = [in_child(source, given.seconds, seed, environment) for seed in given.seeds]
+        print(f"{source.stem}, ours:", *mean(*zip(*results)), flush=True)
         if given.python:
             command = [sys.executable, "-m", "mpibayes", "import", str(source), str(folder / "t.h5")]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

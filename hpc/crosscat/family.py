@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import combined, newcomers, sample, searches, strategy, views
+from mpibayes.hpc.crosscat.start import combined, first_look, newcomers, sample, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
@@ -244,6 +244,7 @@ class ViewsChain:
             return None
         self._say(searches.ahead_in_words(self.n_rows, rows, n) + searches.kept_in_words(n, finished))
         settings, n_views = views.settings_of_search(self.mixture), strategy.views_at_first(self.config)
+        self._look_first(settings, n)
         of = self.data, settings, self.number, rows, n_views, n
         choice = searches.best_search(self.comm, *of, finished=finished)
         if len(choice.scores):
@@ -252,6 +253,14 @@ class ViewsChain:
         if gain > 0.0:
             self.start_record["combined"] = gain
         return result
+
+    def _look_first(self, settings: Settings, n_searches: int) -> None:
+        """Report a held-out score before long searches. Collective."""
+        if self.number or self.heldout is None or not first_look.worthwhile(self.mixture.n_cells, n_searches):
+            return
+        n = strategy.random_clusters(self.config, self.n_rows)
+        score = first_look.score(self.comm, self.data, settings, self.number, self.heldout, n)
+        self._say(first_look.in_words(score))
 
     def _finds_better(self, labels: Sequence[np.ndarray], finished: Finished | None) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better
