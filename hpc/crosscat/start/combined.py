@@ -10,20 +10,21 @@ of one table find the same views more often. A start is not a draw, so exactness
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import combinations
 from math import fsum  # sets have no order
 
 import numpy as np
 
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
-from mpibayes.hpc.crosscat.start.dependence import branches, linked
+from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
 from mpibayes.hpc.crosscat.view import Settings
-from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
@@ -33,9 +34,13 @@ from mpibayes.io.rows import Column, Rows
 
 MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
-WORK = 3.0  # most columns of scored sets, relative to the table's
+WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ
+WORK_BEYOND = 2.0  # and beyond their views
+LOOSE = 0.1  # most information of a view's other columns about a unit that may leave, in nats a row
+MOST_CELLS = 2_000_000  # of rows that tell it, a unit and a column
 ROUNDS = 6
 MIN_GAIN = 3e-3  # least gain of a change, in nats a row
+MIN_GAIN_BEYOND = 0.02  # and of one that no search made, unless it joins views: short chains favour small sets
 
 Set = frozenset[str]  # names of a view's columns
 
@@ -52,13 +57,40 @@ class Change:
     def merges(self) -> bool:
         return len(self.after) == 1
 
+    @property
+    def joins(self) -> bool:
+        """True if there are fewer sets after the change."""
+        return len(self.after) < len(self.before)
+
 
 @dataclass(frozen=True)
 class Scored:
-    """A set of columns. score: mean log density of a row in it, cross-validated; found: its view in the last chain."""
+    """A set of columns. score: mean log density of a row in it, cross-validated; found: its view in the last chain;
+    ties: information of the other columns about each unit, in nats a row."""
 
     score: float
     found: Found
+    ties: dict[Set, float]
+
+
+@dataclass(frozen=True)
+class Related:
+    """Dependence of columns. tree: sets of mutually dependent columns, by falling dependence; units: sets of columns
+    that move together; dependence: of each pair of units, (U, U), in 0..1."""
+
+    tree: list[Set]
+    units: list[Set]
+    dependence: np.ndarray
+
+    @cached_property
+    def unit_of(self) -> dict[str, int]:
+        """The unit of each column."""
+        return {name: u for u, names in enumerate(self.units) for name in names}
+
+    def between(self, one: Set, other: Set) -> float:
+        """Return the greatest dependence between a unit of one set and a unit of the other."""
+        places = [sorted({self.unit_of[name] for name in names}) for names in (one, other)]
+        return float(self.dependence[np.ix_(*places)].max()) if self.dependence.size else 0.0
 
 
 class Combining:
@@ -73,11 +105,11 @@ class Combining:
         self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
         self.known: dict[Set, Scored] = {}
-        self.left = WORK * len(data.columns)
+        self.left = 0.0
 
-    def tree(self) -> list[Set]:
-        """Return sets of mutually dependent columns, by falling dependence. Collective."""
-        task = partial(_branches, self.alone, self.columns, self.rows, self.settings, self.chain)
+    def related(self) -> Related:
+        """Relate the table's columns. Collective."""
+        task = partial(_related, self.alone, self.columns, self.rows, self.settings, self.chain)
         return run_all(self.comm, [task], "relate columns")[0]
 
     def score(self, changes: Iterable[Change]) -> bool:
@@ -119,22 +151,46 @@ def combined(
     if len(set(of_search)) < 2:
         return choice.best, 0.0
     work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
-    tree, gain = work.tree(), 0.0
-    for _ in range(ROUNDS):
+    related = work.related()
+
+    def by_searches(now: frozenset[Set]) -> list[Change]:
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
-        changes += [*divided(now, tree), *(Change(now, views, 0) for views in of_search)]
-        new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
-        ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
-        for more, c in ranked:
-            if more > MIN_GAIN and changes[c].before <= left:
-                now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
-        if not new and left == now:
-            break
+        return [*changes, *divided(now, related.tree), *(Change(now, views, 0) for views in of_search)]
+
+    now, gain = climbed(work, now, by_searches, WORK, MIN_GAIN)
+    work.left = len(work.columns)
+    work.score([Change(now, frozenset(), 0)])
+    beyond = partial(unsuggested, known=work.known, related=related)
+    now, more = climbed(work, now, beyond, WORK_BEYOND, MIN_GAIN_BEYOND)
+    gain += more
     place = {column.name: i for i, column in enumerate(data.columns)}
     found = {names: scored.found for names, scored in work.known.items()}
     found |= {frozenset(view.columns): view for view in pilots[best].views}
     order = sorted(now, key=lambda names: min(place[name] for name in names))
     return replace(pilots[best], views=[found[names] for names in order]), gain
+
+
+def climbed(
+    work: Combining,
+    now: frozenset[Set],
+    proposed: Callable[[frozenset[Set]], Sequence[Change]],
+    most: float,
+    min_gain: float,
+) -> tuple[frozenset[Set], float]:
+    """Make the proposed changes that raise the score by more than min_gain, the best ones first, until none does or
+    `most` columns a column of the table are scored; return the views and their gain, in nats a row. Collective."""
+    work.left, gain = most * len(work.columns), 0.0
+    for _ in range(ROUNDS):
+        changes = proposed(now)
+        new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
+        ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
+        for more, c in ranked:
+            least = MIN_GAIN if changes[c].joins else min_gain
+            if more > least and changes[c].before <= left:
+                now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
+        if not new and left == now:
+            break
+    return now, gain
 
 
 def suggested(now: Collection[Set], partitions: Sequence[Collection[Set]]) -> list[Change]:
@@ -163,13 +219,36 @@ def divided(now: Collection[Set], tree: Sequence[Set]) -> Iterator[Change]:
             yield Change(frozenset([view]), frozenset([part, view - part]), min(len(part), len(view - part)))
 
 
+def unsuggested(now: Collection[Set], known: Mapping[Set, Scored], related: Related) -> list[Change]:
+    """Return changes that no search need have made: the two views that depend most on each other become one; a unit
+    about which the rest of its view, if any, says little is alone, or joins the other view on which it depends most."""
+    changes = []
+    if len(now) > 1:
+        closest = max(combinations(sorted(now, key=min), 2), key=lambda views: related.between(*views))
+        changes.append(Change(frozenset(closest), frozenset([frozenset.union(*closest)]), min(map(len, closest))))
+    loose = [
+        (tie, min(unit), view, unit)
+        for view in now if view in known for unit, tie in known[view].ties.items() if tie < LOOSE
+    ]  # fmt: skip
+    for _, _, view, unit in sorted(loose, key=lambda of: of[:2]):
+        rest = frozenset([view - unit]) - {frozenset()}
+        if rest:
+            changes.append(Change(frozenset([view]), rest | {unit}, 1))
+        near = max(sorted(now - {view}, key=min), key=lambda other: related.between(unit, other), default=view)
+        if near != view and related.between(unit, near) > 0.0:
+            changes.append(Change(frozenset([view, near]), rest | {near | unit}, 1))
+    return changes
+
+
 def _key(change: Change) -> list[list[str]]:
     return sorted(map(sorted, change.after))
 
 
-def _branches(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int) -> list[Set]:
+def _related(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int) -> Related:
     units = chain_on(alone, columns, rows.take(slice(0, 1)), settings, chain).units
-    return [frozenset(name for u in of for name in units[u]) for of in branches(linked(columns, rows, units))]
+    between = between_units(columns, rows, units)
+    tree = [frozenset(name for u in of for name in units[u]) for of in branches(linked(between))]
+    return Related(tree, [frozenset(names) for names in units], between)
 
 
 def folds(stream: np.random.Generator, n: int, n_rows: int) -> np.ndarray:
@@ -198,4 +277,26 @@ def scored(
             states.append(density.log_density(unseen))
         result[fold == f] = np.logaddexp.reduce(states, axis=0) - np.log(len(states))
     (view,) = found_by(mixture).views
-    return Scored(float(result.mean()), replace(view, columns=tuple(column.name for column in columns)))
+    found = replace(view, columns=tuple(column.name for column in columns))
+    return Scored(float(result.mean()), found, _ties(density, mixture.units, unseen))
+
+
+def _ties(density: ViewDensity, units: Sequence[Sequence[str]], rows: Rows) -> dict[Set, float]:
+    """Return the information of the other columns about each unit in new rows, in nats a row."""
+    if len(units) < 2:
+        return {frozenset(names): 0.0 for names in units}
+    rows = rows.take(slice(0, max(MOST_CELLS // len(units) ** 2, 1)))
+
+    def log_density(names: Collection[str]) -> np.ndarray:
+        """Return the log density of the other columns' cells."""
+        seen = rows.take(slice(None))
+        for column in density.columns:
+            if column.name in names:
+                getattr(seen, column.block)[:, column.index] = column.blank
+        return density.log_density(seen)
+
+    whole, ties = log_density(()), {}
+    for of in map(frozenset, units):
+        rest = {column.name for column in density.columns} - of
+        ties[of] = float(np.mean(whole - log_density(of) - log_density(rest)))
+    return ties

@@ -23,19 +23,22 @@ LEAST = 1_000
 DEVIATIONS = 2.0  # standard deviations by which information must exceed its mean under independence
 
 
-def linked(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
-    """Cluster the units of columns hierarchically; return a linkage in scipy's form, (U - 1, 4) float64; (0, 4) for
-    more than MOST columns or a single unit.
+def linked(between: np.ndarray) -> np.ndarray:
+    """Cluster units by average linkage of their dependence, (U, U); return a linkage in scipy's form, (U - 1, 4)
+    float64; (0, 4) for a single unit, or where no dependence is known."""
+    return average_linkage(1.0 - between) if len(between) > 1 else np.zeros((0, 4))
 
-    Average linkage of the units; the distance of two units is that of their closest columns.
-    """
-    if len(columns) > MOST or len(units) < 2:
-        return np.zeros((0, 4))
+
+def between_units(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return the dependence of units of columns, (U, U), in 0..1: that of the closest columns of two; (0, 0) for more
+    than MOST columns."""
+    if len(columns) > MOST:
+        return np.zeros((0, 0))
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
-    apart = np.ones((len(units), len(units)))
-    np.minimum.at(apart, (unit_of[:, None], unit_of[None, :]), 1.0 - dependence(columns, rows))
-    return average_linkage(apart)
+    between = np.zeros((len(units), len(units)))
+    np.maximum.at(between, (unit_of[:, None], unit_of[None, :]), dependence(columns, rows) if len(units) > 1 else 0.0)
+    return between
 
 
 def grouped(tree: np.ndarray, n_units: int, n_groups: int) -> np.ndarray:

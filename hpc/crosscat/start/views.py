@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
-from mpibayes.hpc.crosscat.start.dependence import branches, grouped, linked
+from mpibayes.hpc.crosscat.start.dependence import between_units, branches, grouped, linked
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.search import Searching
 from mpibayes.hpc.data.rows import PIECE
@@ -81,7 +81,7 @@ def searched(
     subset = np.sort(
         stream.permutation(len(rows))[: -(-len(rows) // 2)]
     )  # chains do not all begin with the same groups
-    tree = linked(columns, rows.take(subset), mixture.units)
+    tree = linked(between_units(columns, rows.take(subset), mixture.units))
     mixture.branches = branches(tree)
     arrange(mixture, grouped(tree, len(mixture.units), n_views))
     mixture.start("one")
