@@ -121,14 +121,14 @@ def _found(data: Data, rows: Rows, mixture: Mixture, most: int, n_views: int) ->
 
 
 def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views.Pilot) -> float:
-    """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for WORK columns of each
-    in the table."""
+    """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for WORK_IN_ALL columns
+    of each in the table."""
     n = min(len(rows), combined.MOST_ROWS * most)
     fold, settings = combined.folds(np.random.default_rng(0), n, most), views.settings_of_search(mixture)
     names = frozenset(max((view.columns for view in pilot.views), key=len))
     part = rows.take(np.sort(np.random.default_rng(1).permutation(len(rows))[:n]))
     took = _seconds(lambda: combined.scored(serial(), data.columns, part, fold, settings, 0, names))
-    return took * combined.WORK * len(data.columns) / len(names)
+    return took * combined.WORK_IN_ALL * len(data.columns) / len(names)
 
 
 def _later(mixture: Mixture, settings: Settings, most: int) -> tuple[float, CycleInfo]:

@@ -8,7 +8,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.start import combined as combining
-from mpibayes.hpc.crosscat.start.combined import Change, Scored, combined, divided, suggested
+from mpibayes.hpc.crosscat.start.combined import Change, Related, Scored, combined, divided, suggested, unsuggested
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.views import Found, Pilot
 from mpibayes.hpc.data.rows import Carve, in_blocks
@@ -67,17 +67,19 @@ def test_searches_that_agree_are_not_compared(monkeypatch, n):
 
 
 def test_work_is_bounded(monkeypatch):
-    """Scores that like every change: the columns of all scored sets are at most WORK times the table's."""
+    """Scores that like every change: the columns of all scored sets are at most WORK_IN_ALL times the table's."""
     scored = []
 
     def score(alone, columns, rows, fold, settings, chain, names):
         scored.append(names)
-        return Scored(float(len(names) % 2), Found(tuple(names), None, None))
+        return Scored(
+            float(len(names) % 2), Found(tuple(names), None, None), {frozenset([name]): 0.0 for name in names}
+        )
 
     monkeypatch.setattr(combining, "scored", score)
     data = Data(*table(1, (6, 6, 6), 5))
     found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(WRONG))
-    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.WORK * len(data.columns)
+    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.WORK_IN_ALL * len(data.columns)
     assert sorted(name for view in found.views for name in view.columns) == sorted(c.name for c in data.columns)
 
 
@@ -92,6 +94,47 @@ def test_divided():
     tree = [frozenset("ab"), frozenset("cd"), frozenset("abc")]
     (change, other) = divided(sets("abcd", "ef", "g"), [*tree, frozenset("e")])
     assert change == Change(sets("abcd"), sets("abc", "d"), 1) and other.after == sets("e", "f")
+
+
+def test_unsuggested():
+    """The closest views become one; a loose column leaves or joins the nearest view; one by itself can only join."""
+    units = [frozenset(name) for name in "abcd"]
+    between = np.array([[0, 0.9, 0.2, 0], [0.9, 0, 0, 0.3], [0.2, 0, 0, 0], [0, 0.3, 0, 0]])
+    ties = {frozenset("ab"): {frozenset("a"): 0.05, frozenset("b"): 0.2}, frozenset("d"): {frozenset("d"): 0.0}}
+    known = {names: Scored(0.0, Found(tuple(names), None, None), of) for names, of in ties.items()}
+    changes = unsuggested(sets("ab", "c", "d"), known, Related([], units, between))
+    assert [change.after for change in changes] == [
+        sets("abd"), sets("abd"), sets("a", "b"), sets("b", "ac"),
+    ]  # fmt: skip
+
+
+LOOSE = {
+    "alone": ([[[*A[1:]], [A[0]], B, [*C, *NOISE]], [[*A[1:]], [A[0]], [*B, *NOISE], C]], TRUTH),
+    "apart": ([[A[:2], A[2:], B, [*C, *NOISE]], [A[:2], A[2:], [*B, *NOISE], C]], TRUTH),
+}
+
+
+@pytest.mark.parametrize("case", LOOSE)
+def test_what_every_search_has_wrong(case):
+    """A column alone joins the view on which it depends, and the parts of a view each other, though searches differ
+    elsewhere only."""
+    searches, right = LOOSE[case]
+    found, _ = combined(serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000, choice_of(searches, (-1.0, -2.0)))
+    assert names_of(view.columns for view in found.views) == right
+
+
+def test_a_column_leaves_the_view_that_every_search_gave_it():
+    """Independent noise of many levels, of which a view's clusters say nothing."""
+    data = Data(*table(4, (6, 6, 6), 5))
+    searches = [[[*A, NOISE[0]], [*B, NOISE[1]], C], [[*A, NOISE[0]], [*B, *C], [NOISE[1]]]]
+    work = combining.Combining(serial(), data, SETTINGS, 0, 3000)
+    work.left = np.inf
+    view, unit = frozenset(searches[0][0]), frozenset(NOISE[:1])
+    change = Change(frozenset([view]), frozenset([view - unit, unit]), 1)
+    work.score([change])
+    ties = work.known[view].ties
+    assert min(ties, key=lambda of: ties[of]) == unit and abs(ties[unit]) < 0.01 < min(ties[frozenset([a])] for a in A)
+    assert change in unsuggested(frozenset([view]), work.known, work.related())
 
 
 @pytest.mark.quick("categorical")

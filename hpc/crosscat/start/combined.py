@@ -36,6 +36,7 @@ MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's r
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
 WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ
 WORK_BEYOND = 2.0  # and beyond their views
+WORK_IN_ALL = WORK + 1.0 + WORK_BEYOND  # with the views in between
 LOOSE = 0.1  # most information of a view's other columns about a unit that may leave, in nats a row
 MOST_CELLS = 2_000_000  # of rows that tell it, a unit and a column
 ROUNDS = 6
