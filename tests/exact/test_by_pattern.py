@@ -1,8 +1,8 @@
 """Steps on the table of rows by pattern and cluster leave the posterior invariant, and the resulting table is dealt.
 
-Shares, splits and merges are tested as matrices over all tables of four rows, to rounding error, without false alarms;
-whole rounds, including sweeps, by draws against the enumeration (as in test_split_merge.py): a right program is
-rejected with probability LEVEL at most.
+Shares (their twin in Python, which the kernel equals), splits and merges are tested as matrices over all tables of four
+rows, to rounding error, without false alarms; whole rounds, including sweeps, by draws against the enumeration (as in
+test_split_merge.py): a right program is rejected with probability LEVEL at most.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ from scipy.special import betaln, gammaln
 
 from mpibayes.hpc.crosscat.moves import by_pattern as program
 from mpibayes.hpc.parallel.comm import serial, world
+from mpibayes.kernels.mixture import shares as kernel
+from mpibayes.kernels.mixture import twin_shares
 from tests.exact import production, transitions, wrong_moves
 from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES as OF_MIXTURES
@@ -106,8 +108,26 @@ def name_of(counts):
     return tuple(sorted(map(tuple, counts.T.tolist())))
 
 
+class Draws:
+    """All draws of a share."""
+
+    def __init__(self, tape):
+        self.stream = Stream(tape)
+
+    def whole(self, at, n):
+        return self.stream.integers(n)
+
+    def log_uniform(self, at):
+        return np.log(self.stream.random())
+
+
+def arguments(table):
+    return table.counts, table.level, table.pseudo, table.total, table.discount, table.first_row
+
+
 def share(table, tape):
-    table.share(Stream(tape))
+    if table.counts.shape[1] > 1:
+        twin_shares.share(*arguments(table), Draws(tape))
 
 
 def split_or_merge(table, tape):
@@ -148,12 +168,17 @@ def test_splits_stop_where_tables_become_too_large():
 
 def without_ways():
     """Wrong: rows of a pattern can be dealt in more ways if clusters share them, which is not counted."""
-    return mock.patch.object(program.Table, "_log_ways", lambda *_: 0.0)
+    return mock.patch.object(twin_shares, "log_ways", lambda *_: 0.0)
 
 
 def without_choice():
     """Wrong: alike clusters are chosen more often, but scored as any."""
     return mock.patch.object(program.Table, "_log_choice", lambda *_: 0.0)
+
+
+def without_choice_of_shares():
+    """Wrong: the same of shares."""
+    return mock.patch.object(twin_shares, "log_choice", lambda *_: 0.0)
 
 
 def without_sides():
@@ -185,7 +210,7 @@ def any_number_of_clusters():
     "wrong, step, name",
     [
         (without_ways, share, "cat6"),
-        (without_choice, share, "one6"),
+        (without_choice_of_shares, share, "one6"),
         (without_sides, split_or_merge, "one6"),
         (one_spread, split_or_merge, "cat6py"),
         (any_number_of_clusters, split_or_merge, "holes6"),
@@ -194,6 +219,38 @@ def any_number_of_clusters():
 def test_wrong_steps_do_not_keep_it(wrong, step, name):
     with wrong():
         assert change(name, step) > 1e-4
+
+
+# ---- the kernel of shares --------------------------------------------------------------------------------------------
+
+
+def after(of, discount, n_words=400):
+    """Tables after many shares of random ones with missing cells, by the kernel or its twin; and shares that moved
+    rows."""
+    stream, result = np.random.default_rng(179), []
+    for n_clusters in (2, 3, 7):
+        sizes = np.array([4, 3, 5])
+        first = np.cumsum(sizes) - sizes
+        level = np.unique(np.stack([stream.integers(n, size=30) for n in sizes], axis=1), axis=0) + first
+        pseudo = stream.uniform(0.2, 2.0, sizes.sum())
+        pseudo[first + sizes - 1] = 0.0
+        counts = stream.poisson(stream.gamma(0.3, 20.0, (len(level), n_clusters))) + np.eye(len(level), n_clusters, 0)
+        counts = counts[counts.any(axis=1)].astype(np.int64)
+        table = program.Table(counts, level[: len(counts)], pseudo, first, 0.7, discount)
+        moved = of(*arguments(table), stream.random((n_words, 6)))
+        result.append((moved, table.counts.tolist()))
+    return result
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3])
+def test_the_kernel_equals_its_twin(discount):
+    assert after(kernel.shares, discount) == after(twin_shares.shares, discount)
+
+
+@pytest.mark.parametrize("wrong", [without_ways, without_choice_of_shares])
+def test_the_kernel_does_not_equal_a_wrong_twin(wrong):
+    with wrong():
+        assert after(kernel.shares, 0.3) != after(twin_shares.shares, 0.3)
 
 
 # ---- sweeps ----------------------------------------------------------------------------------------------------------

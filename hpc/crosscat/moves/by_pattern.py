@@ -18,6 +18,7 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
+from mpibayes.kernels.mixture.shares import shares
 
 PATTERNS = 2**11  # most patterns of a view with these steps
 ALIKE = 4  # least mean number of rows per pattern
@@ -25,9 +26,11 @@ ENTRIES = 2**17  # most entries of the table
 LOOK = 2**11  # first rows, which suffice to rule out most views with too many patterns
 MOST_ROWS = 10**9 - 1  # limit of NumPy's hypergeometric draws
 AFTER = 100  # cycles without these steps, while partitions take shape
-ROWS = 128  # rows per step
-STEPS = 16, 512  # least and most steps of a round
-SWEEPS, SHARES = 0.15, 0.75  # shares of the steps; the others split and merge
+ROWS = 512  # rows per step of a round that is not a share
+STEPS = 4, 128  # least and most of these
+SHARES = 1, 2**15  # shares per row, which take less than a microsecond, and most in a round
+BLOCKS = 4  # of shares in a round, between the other steps
+SWEEPS = 0.6  # of the other steps; the rest split and merge
 AT_ONCE = 4  # most clusters of a sweep
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) from which a level's share in a split is drawn
 
@@ -103,10 +106,14 @@ def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.r
     pseudo = kind.pseudo_counts(hyper.dirichlet)
     process, most = (hyper.concentration, hyper.discount), ENTRIES // len(known)
     table = Table(counts, level, pseudo, kind.offsets[:-1], *process, most)
-    for _ in range(min(max(int(counts.sum()) // ROWS, STEPS[0]), STEPS[1])):
-        what, accepted = table.step(stream)
-        if what in ("split", "merge"):
-            ledger.count(what == "split", accepted)
+    rows = int(counts.sum())
+    steps, n_shares = min(max(rows // ROWS, STEPS[0]), STEPS[1]), min(rows * SHARES[0], SHARES[1])
+    for block in range(BLOCKS):
+        table.share(stream, n_shares // BLOCKS)
+        for _ in range(block, steps, BLOCKS):
+            what, accepted = table.step(stream)
+            if what in ("split", "merge"):
+                ledger.count(what == "split", accepted)
     return table.counts
 
 
@@ -147,6 +154,7 @@ class Table:
     most: int = 2**31  # most clusters: no later round could undo a step that made the table too large for these steps
 
     def __post_init__(self):
+        self.level = np.ascontiguousarray(self.level, np.int64)
         self.has = np.zeros((len(self.level), len(self.pseudo)))
         self.has[np.arange(len(self.level))[:, None], self.level] = 1.0
         self.seen = self.pseudo > 0
@@ -168,13 +176,11 @@ class Table:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, stream: np.random.Generator) -> tuple[str, bool]:
-        """Make one step; return its kind, and True if it was accepted."""
+        """Make one step other than a share; return its kind, and True if it was accepted."""
         u = stream.random()
         if u < SWEEPS:
             return "sweep", self.sweep(stream)
-        if u < SWEEPS + SHARES:
-            return "share", self.share(stream)
-        return self.split(stream) if u < 0.5 * (1.0 + SWEEPS + SHARES) else self.merge(stream)
+        return self.split(stream) if u < 0.5 * (1.0 + SWEEPS) else self.merge(stream)
 
     def sweep(self, stream: np.random.Generator) -> bool:
         """Draw weights and level probabilities of a few clusters, and their rows' clusters given these. Reject if a
@@ -204,39 +210,12 @@ class Table:
             self.counts[there[:, None], chosen] = new
         return accepted
 
-    def share(self, stream: np.random.Generator) -> bool:
-        """Propose to move rows of one pattern between two clusters."""
-        if self.counts.shape[1] < 2:
-            return False
-        pattern, one = self._row(stream)
-        pair = np.array([one, self._another(pattern, one, stream)])
-        now = self.counts[pattern, pair]
-        rows = int(now.sum())
-        reach = 1 << int(stream.integers(rows.bit_length()))
-        moved, log_u = int(stream.integers(2 * reach + 1)) - reach, np.log(stream.random())
-        new = now + np.array([moved, -moved])
-        sizes = self.counts[:, pair].sum(axis=0)
-        if new.min() < 0 or not self._kept((sizes + new - now)[None]):
-            return False
-        columns = np.flatnonzero(self.seen[self.level[pattern]])
-        level = self.level[pattern, columns]
-        levels = (self.level[:, columns] == level).T @ self.counts[:, pair]
-        total = self.there[:, columns].T @ self.counts[:, pair]
-
-        def log_f(change: np.ndarray) -> float:
-            of_levels = gammaln(self.pseudo[level, None] + levels + change)
-            of_columns = gammaln(self.total[columns, None] + total + change)
-            return float((of_levels - of_columns).sum() + gammaln(sizes + change - self.discount).sum())
-
-        ratio = log_f(new - now) - log_f(np.zeros(2)) + self._log_ways(new) - self._log_ways(now)
-        accepted = bool(log_u < ratio + self._log_choice(pattern, new) - self._log_choice(pattern, now))
-        if accepted:
-            self.counts[pattern, pair] = new
-        return accepted
-
-    def _log_ways(self, rows: np.ndarray) -> float:
-        """Return the log number of ways to deal a pattern's rows to two clusters, up to a term in their sum."""
-        return -float(gammaln(rows + 1.0).sum())
+    def share(self, stream: np.random.Generator, n: int) -> None:
+        """Propose n times to move rows of one pattern between two clusters."""
+        if self.counts.shape[1] > 1:
+            self.counts = np.ascontiguousarray(self.counts)
+            of = self.level, self.pseudo, self.total, self.discount, self.first_row
+            shares(self.counts, *of, stream.random((n, 6)))
 
     def split(self, stream: np.random.Generator) -> tuple[str, bool]:
         """Propose to split one cluster in two, dealing the rows of each level of a random column by a random share."""
