@@ -133,6 +133,7 @@ class Categorical(OneByOne):
         self._start = np.array([_first(grid) for grid in self.grids])
         self._tables = [_scorer(grid) for grid in self.grids]
         self._even = self._evenly()
+        self._pseudo = b"no multiplier", self.base  # last result of `pseudo_counts`, and its argument
         self._known: dict[tuple[int, int], list[tuple]] = {}  # cache of `_learned`
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = np.diff(self.offsets) + 1.0
@@ -147,7 +148,7 @@ class Categorical(OneByOne):
         for c, column in enumerate(self.columns):
             if column.name in bases:
                 self.base[self.offsets[c] : self.offsets[c + 1]] = bases[column.name].ravel()
-        self._even, self._known = self._evenly(), {}
+        self._even, self._known, self._pseudo = self._evenly(), {}, (b"no multiplier", self.base)
 
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
         return {"offsets": self.offsets, "contexts": self.contexts, "dirichlet": self.pseudo_counts(multiplier)}
@@ -160,7 +161,12 @@ class Categorical(OneByOne):
 
     def pseudo_counts(self, multiplier: np.ndarray) -> np.ndarray:
         """Return the Dirichlet parameters by level row, (L,); 0 in missing rows."""
-        return self.base * multiplier[self.column_of_row]
+        key = multiplier.tobytes()
+        if self._pseudo[0] != key:
+            result = self.base * multiplier[self.column_of_row]
+            result.flags.writeable = False
+            self._pseudo = key, result
+        return self._pseudo[1]
 
     def observed(self, levels: np.ndarray) -> np.ndarray:
         """Count the observed cells of every column and cluster, (C, K), from `levels` (L, K)."""

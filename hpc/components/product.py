@@ -24,7 +24,10 @@ Part = list[slice]  # columns of each kind, in the order of KINDS: those of one 
 
 
 class Prior(SimpleNamespace):
-    """Component hyperparameters as the kernels read them, under the names of each kind's `prior`."""
+    """Component hyperparameters as the kernels read them, under the names of each kind's `prior`; met: see
+    `Categorical.met`, in a sweep of a cycle."""
+
+    met: np.ndarray | None = None
 
 
 class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for array in kind.parameters])):

@@ -39,11 +39,11 @@ def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
     return np.lexsort((anchor, ~free))
 
 
-def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
-    """Return the shared draw in a shard's order, as the kernels read it."""
+def instantiated(shared: Shared, order: np.ndarray, n_free: int, met: np.ndarray | None = None) -> kernels.Instantiated:
+    """Return the shared draw in a shard's order, as the kernels read it. met: see `Categorical.met`."""
     columns = {name: array for name, array in vars(shared.parameters).items() if len(array)}
     of = {"anchors": shared.anchor[order[n_free:]], "log_weight": shared.weights.log_weight[order]}
-    return kernels.Instantiated(n=len(order), free=n_free, order=order, **of, **columns)
+    return kernels.Instantiated(n=len(order), free=n_free, order=order, met=met, **of, **columns)
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Step:
     def free_of_owners(self) -> tuple[np.ndarray, kernels.Instantiated]:
         """Order and draw for a shard that owns no instantiated cluster, as most shards."""
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
-        return order, instantiated(self.shared, order, 0)
+        return order, instantiated(self.shared, order, 0, self.prior.met)
 
     @cached_property
     def similar(self) -> np.ndarray:
@@ -137,7 +137,7 @@ class Step:
             order, draw = self.free_of_owners
         else:
             order = local_order(free, self.shared.anchor)
-            draw = instantiated(self.shared, order, int(free.sum()))
+            draw = instantiated(self.shared, order, int(free.sum()), self.prior.met)
         base = padded(n_1)
         to_local = np.full(len(self.private), -1, np.int32)
         to_local[self.kept[order]] = np.arange(n_1)

@@ -40,9 +40,10 @@ class Update:
         return self.n_shards if self.opening == "all" else 1
 
     def run(
-        self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True
-    ) -> Shared:
-        """Run the whole update. Collective. learn: False keeps the hyperparameters."""
+        self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True,
+        met: np.ndarray | None = None,
+    ) -> Shared:  # fmt: skip
+        """Run the whole update. Collective. learn: False keeps the hyperparameters. met: see `Categorical.met`."""
         private, part = collapse.private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
         kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
@@ -58,8 +59,6 @@ class Update:
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
             statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
-            every = int(partition.size.sum()) == self.n_rows  # idle rows may have levels that are not counted
-            met = self.components.categorical.met(partition.statistics.levels) if every else None
             parameters = self.components.draw(hyper, statistics, part, key, met=met)
         else:  # one shard has all clusters
             parameters = self.components.no_parameters(part)

@@ -131,12 +131,15 @@ class View:
         """Draw hyperparameters (if `learn`), weights and parameters. Collective."""
         now, key = self.partition, self.key(cycle)
         private = collapse.private_clusters(now.size, now.owned)
-        shared = self.update.run(self.comm, self.hyper, now, key, learn=learn)
+        every = int(now.size.sum()) == self.n_rows  # idle rows may have levels that are not counted
+        met = self.components.categorical.met(now.statistics.levels) if every else None
+        shared = self.update.run(self.comm, self.hyper, now, key, learn=learn, met=met)
         self.hyper = shared.hyper
-        s = self.settings
+        s, prior = self.settings, self.components.prior(self.hyper)
+        prior.met = met
         return Step(
             shared, private, now.owner, now.statistics if self.n_shards == 1 else None,
-            self.components.prior(self.hyper), self.components,
+            prior, self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
 

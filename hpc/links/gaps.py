@@ -17,6 +17,7 @@ from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding, number_in
 from mpibayes.hpc.links.counts import by_column, count_levels
 from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.in_turn import InTurn, few_cells
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import CODES, Column, Rows
@@ -46,6 +47,8 @@ class Gaps:
         below = {parent: [c for c in children if c in in_contexts] for parent, children in coding.children_of.items()}
         self._children = {parent: children for parent, children in below.items() if children}
         self.at = [self._needed(mask) for mask in masks]
+        self._in_turn: InTurn | None = None
+        self._few_of: dict[int, tuple[int, ...]] = {}  # `few_cells` by number of clusters
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
         """Rows of a shard in which a column's cell is needed, ascending, by the column's index, parents first."""
@@ -68,8 +71,19 @@ class Gaps:
     def columns(self) -> list[int]:
         """Indices of the columns whose cells may change: parents with missing cells anywhere in the table, and their
         children. The same on every rank."""
-        parents = {c for c in self._children if self.coding.plain[c].n_missing}
-        return sorted(parents.union(*(self._children[c] for c in parents)))
+        return self._touched(self.lacking)
+
+    @cached_property
+    def lacking(self) -> list[int]:
+        """Indices of the parents with missing cells anywhere in the table, parents first. The same on every rank."""
+        return [c for c in self.coding.order if c in self._children and self.coding.plain[c].n_missing]
+
+    def children_of(self, c: int) -> Sequence[int]:
+        """Indices of the columns to which a column gives contexts."""
+        return self._children.get(c, ())
+
+    def _touched(self, parents: Sequence[int]) -> list[int]:
+        return sorted({*parents}.union(*(self._children[c] for c in parents)))
 
     def _with_levels(self, masks: Masks) -> Iterator[tuple[int, np.ndarray]]:
         return ((c, mask) for c, mask in masks.items() if self.coding.plain[c].levels)
@@ -122,7 +136,12 @@ class Gaps:
             return
         tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.FILLED_PARAMETERS, **key))
         if self._plain:
-            self._fill(comm, tables, levels, labelled, first, key)
+            few = self._few(kind, levels.shape[1])
+            self._fill(comm, tables, levels, labelled, first, key, [c for c in self.lacking if c not in few])
+            if few:
+                if self._in_turn is None or self._in_turn.columns != few:
+                    self._in_turn = InTurn(comm, self, few, first)
+                self._in_turn.draw(kind, kind.pseudo_counts(multiplier), levels, labelled, key)
             return
         for needed, (rows, z), number in zip(self.at, labelled, first):
             for c, at in needed.items():
@@ -138,22 +157,30 @@ class Gaps:
         for i, c in enumerate(places):
             levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
 
+    def _few(self, kind: Categorical, k: int) -> tuple[int, ...]:
+        if k not in self._few_of:
+            self._few_of[k] = few_cells(self, kind, k)
+        return self._few_of[k]
+
     @cached_property
     def _plain(self) -> bool:
         """True if no column that may change is a number, or depends on one or on two columns."""
         coding, number = self.coding, set(self.coding.numbers)
-        parents = {c for c in self._children if coding.plain[c].n_missing}
         return not self.numbers and not any(
-            c in coding.second or (c in parents and not number.isdisjoint(coding.above(c))) for c in self.columns
+            c in coding.second or (c in self.lacking and not number.isdisjoint(coding.above(c))) for c in self.columns
         )
 
-    def _fill(self, comm: Communicator, tables: Tables, levels: np.ndarray, labelled, first, key) -> None:
-        """Do the work of `draw` in compiled loops, where the columns are plain."""
-        kind, coding = tables.kind, self.coding
-        places = [tables.number[coding.plain[c].name] for c in self.columns]
+    def _fill(
+        self, comm: Communicator, tables: Tables, levels: np.ndarray, labelled, first, key, lacking: Sequence[int]
+    ) -> None:
+        """Do the work of `draw` in compiled loops, for the columns `lacking`, where columns are plain."""
+        if not lacking:
+            return
+        kind, coding, touched = tables.kind, self.coding, self._touched(lacking)
+        places = [tables.number[coding.plain[c].name] for c in touched]
         rows_of = [slice(*kind.offsets[[c, c + 1]].tolist()) for c in places]
         offsets = np.cumsum([0, *(of.stop - of.start for of in rows_of)]).tolist()
-        start, contexts = dict(zip(self.columns, offsets)), dict(zip(self.columns, kind.contexts[places].tolist()))
+        start, contexts = dict(zip(touched, offsets)), dict(zip(touched, kind.contexts[places].tolist()))
         change = np.zeros((offsets[-1], levels.shape[1]), np.int32)
 
         def column(c: int, table: np.ndarray | None = None) -> tuple:
@@ -162,7 +189,7 @@ class Gaps:
             return of.block, of.index, len(of.levels), start.get(c, 0), context, table, contexts.get(c, 0)
 
         here = set().union(*self.at)
-        for c in (c for c in coding.order if c in here):
+        for c in (c for c in lacking if c in here):
             above = [column(parent) for parent in coding.above(c)]
             below = [column(child, tables.by_level(child)) for child in self._children[c]]
             shards = zip(self.at, labelled, first)

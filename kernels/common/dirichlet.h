@@ -141,6 +141,14 @@ ALWAYS_INLINE void FN(log_gammas_of)(const int64_t n[BLOCK], double a, const dou
 /* 8 counts of a level row, 0 beyond its end; returns 0 if all of them are */
 ALWAYS_INLINE int64_t FN(load_whole)(const int32_t *row, int64_t k, int64_t K, int64_t out[BLOCK]) {
     int64_t any = 0;
+    if (k + BLOCK <= K) { /* mostly none */
+        int32_t some = 0;
+        for (int j = 0; j < BLOCK; j++) some |= row[k + j];
+        if (!some) {
+            memset(out, 0, BLOCK * sizeof *out);
+            return 0;
+        }
+    }
     for (int j = 0; j < BLOCK; j++) any |= out[j] = k + j < K ? row[k + j] : 0;
     return any;
 }
@@ -194,13 +202,20 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
     double n_levels = (double)(missing_row - first_row);
     int64_t n_found = 0;
     for (int64_t k = 0; k < K; k++) observed[k] = 0;
-    for (int64_t l = first_row; l < missing_row; l++)
-        for (int64_t k = 0; k < K; k++) {
-            int32_t n = levels[l * K + k];
-            if (n == 0) continue;
-            observed[k] += n;
-            found[n_found++] = n;
+    const int32_t *count = levels + first_row * K;
+    int64_t n_counts = (missing_row - first_row) * K;
+    for (int64_t i = 0; i < n_counts; i += BLOCK) { /* mostly none */
+        int32_t some = 0;
+        if (i + BLOCK <= n_counts) {
+            for (int j = 0; j < BLOCK; j++) some |= count[i + j];
+            if (!some) continue;
         }
+        for (int64_t j = i; j < i + BLOCK && j < n_counts; j++) {
+            if (count[j] == 0) continue;
+            observed[(uint32_t)j % (uint32_t)K] += count[j];
+            found[n_found++] = count[j];
+        }
+    }
     for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
         vd a[BLOCK / N_DOUBLE], alone[BLOCK / N_DOUBLE], sum[BLOCK / N_DOUBLE];
         for (int j = 0; j < BLOCK / N_DOUBLE; j++) {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from mpibayes.kernels.common.machine cimport address, aligned
 from mpibayes.kernels.mixture.layout cimport SPELL_PARTS
@@ -14,18 +14,26 @@ ctypedef fused number_t:
     double
 
 
-cdef int _take(const number_t[:, :] given, const int64_t[::1] order, number_t[:, ::1] out) except -1:
-    """Take the columns `order` of an array, and fill `out` up with 0."""
+cdef int _take(const number_t[:, :] given, const int64_t[::1] order, number_t[:, ::1] out,
+               const uint8_t[::1] met) except -1:
+    """Take the columns `order` of an array, in the rows that are met, into an array of zeros."""
     cdef int64_t r, k, n = order.shape[0]
+    cdef bint every = met is None
+    cdef const char *row
+    cdef number_t *to
     for k in range(n):
         if not 0 <= order[k] < given.shape[1]:
             raise ValueError(f"there is no cluster {order[k]}")
+    if not every and met.shape[0] != given.shape[0]:
+        raise ValueError("met: there is one value for each row")
+    cdef int64_t[::1] step = np.asarray(order) * given.strides[1]
     with nogil:
         for r in range(given.shape[0]):
+            if not every and not met[r]:
+                continue
+            row, to = <const char *>&given[r, 0], &out[r, 0]
             for k in range(n):
-                out[r, k] = given[r, order[k]]
-            for k in range(n, out.shape[1]):
-                out[r, k] = 0
+                to[k] = (<const number_t *>(row + step[k]))[0]
     return 0
 
 
@@ -39,12 +47,13 @@ cdef class Instantiated:
     rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and vector_constant (B, base) of
     the blocks, see vectors.h; spell_start (S 2 SPELL_PARTS, base) and spell_hazard (S SPELL_PARTS, base) of survival
     columns, see spells.h. The padding may hold any finite values. order: int64 (K1,); the others have any number of
-    clusters instead, of which these are taken, and padded with 0.
+    clusters instead, of which these are taken, and padded with 0. met: uint8 (L,), 0 for rows of the table that are not
+    read, and stay 0; only with `order`.
     """
 
     def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
                  constant=None, log_rate=None, rate=None, vector_location=None, vector_factor=None,
-                 vector_constant=None, spell_start=None, spell_hazard=None, order=None):
+                 vector_constant=None, spell_start=None, spell_hazard=None, order=None, met=None):
         self.n = n
         self.base = pad16(n)
         self.free = n if free is None else free
@@ -94,9 +103,9 @@ cdef class Instantiated:
                     if given.dtype != dtype or given.ndim != 2 or len(given) != n_rows:
                         raise ValueError(f"{name}: {given.dtype} {given.shape}, expected {dtype} with {n_rows} rows")
                     if dtype is np.float32:
-                        _take[float](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base))
+                        _take[float](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base), met)
                     else:
-                        _take[double](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base))
+                        _take[double](given, order, self.buffer[at:stop].view(dtype).reshape(n_rows, self.base), None)
                 elif n_rows and self.base:
                     self.buffer[at:stop].view(dtype)[:] = self._checked(name, given, (n_rows, self.base)).ravel()
             starts[name] = at

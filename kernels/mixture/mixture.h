@@ -45,7 +45,7 @@ static inline void kernel_add_squares(const rows_t *rows, const int32_t *cluster
                                       double *scatter) {
     DISPATCH(add_squares, rows, cluster, pad, mean, scatter);
 }
-static inline void kernel_refresh(tail_t *t, work_t *w, int64_t from, int64_t to) {
-    DISPATCH(refresh, t, w, from, to);
+static inline void kernel_refresh(tail_t *t, work_t *w, int64_t from, int64_t to, const uint8_t *met) {
+    DISPATCH(refresh, t, w, from, to, met);
 }
 #endif

@@ -95,21 +95,24 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
 }
 
 /* Derive the tables of the linked columns in slots from..to-1, a multiple of 8 apart: O(L), most of whose levels have no
- * cell, so that one logarithm serves all slots. */
-static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to) {
+ * cell, so that one logarithm serves all slots. met: 0 for level rows to leave out, since no row reads them; NULL if there
+ * are none. */
+static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to, const uint8_t *met) {
     enum { N = 8 / N_DOUBLE };
     int64_t stride = t->capacity;
     for (int64_t c = 0; c < t->n_codes; c++) {
         if (t->contexts[c] < 2) continue;
         int64_t rows = FN(context_rows)(t, c);
-        for (int64_t first = t->offsets[c]; first < t->offsets[c + 1]; first += rows)
+        for (int64_t first = t->offsets[c]; first < t->offsets[c + 1]; first += rows) {
+            if (met && !memchr(met + first, 1, rows - 1)) continue;
             for (int64_t slot = from; slot < to; slot += 8) {
                 int64_t missing = first + rows - 1, n[8] = {0};
                 vd total[N];
                 float of_none[8];
                 double before = -1.0;
                 for (int64_t l = first; l < missing; l++)
-                    for (int j = 0; j < 8; j++) n[j] += t->levels[l * stride + slot + j];
+                    if (!met || met[l])
+                        for (int j = 0; j < 8; j++) n[j] += t->levels[l * stride + slot + j];
                 for (int j = 0; j < 8; j++) total[j / N_DOUBLE][j % N_DOUBLE] = n[j] + t->dirichlet[missing];
                 for (int i = 0; i < N; i++) total[i] = vlog(total[i]);
                 for (int64_t l = first; l < missing; l++) {
@@ -117,6 +120,7 @@ static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to) {
                     float *table = t->table + l * stride + slot;
                     double beta = t->dirichlet[l];
                     int32_t any = 0;
+                    if (met && !met[l]) continue;
                     for (int j = 0; j < 8; j++) any |= level[j];
                     if (beta != before) { /* mostly all equal */
                         vd alone = vlog(SPREAD(beta));
@@ -136,6 +140,7 @@ static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to) {
                 }
                 memset(t->table + missing * stride + slot, 0, 8 * sizeof(float));
             }
+        }
     }
 }
 
@@ -266,8 +271,8 @@ ALWAYS_INLINE void FN(derive_totals)(tail_t *t) {
 }
 
 /* Derive everything for slots from..to-1, and the totals of the tail. */
-static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
-    if (t->n_linked) FN(refresh_contexts)(t, from, to);
+static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to, const uint8_t *met) {
+    if (t->n_linked) FN(refresh_contexts)(t, from, to, met);
     for (int64_t slot = from; slot < to; slot++) {
         FN(refresh_categories)(t, w, slot);
         for (int64_t r = 0; r < t->n_reals; r++) FN(derive_real)(t, r, slot);

@@ -3,7 +3,7 @@
 import numpy as np
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
@@ -22,7 +22,7 @@ cdef extern from "mixture.h" nogil:
     int kernel_isa
     enum:
         N_COUNTS_KEPT
-    void kernel_refresh(tail_t *, work_t *, int64_t, int64_t)
+    void kernel_refresh(tail_t *, work_t *, int64_t, int64_t, const uint8_t *)
 
 
 kernel_isa = ISA_NUMBER
@@ -132,7 +132,8 @@ cdef class Tail:
     log_weight.
 
     `prior` has offsets, dirichlet, normal, gamma; with blocks widths, wishart, vector_mean, vector_spread, and `given`
-    if the first column of any is given; with survival columns spell_gamma and spell_width (hpc/components/product.py).
+    if the first column of any is given; with survival columns spell_gamma and spell_width (hpc/components/product.py);
+    with linked columns `met`, 0 for level rows that no row of the table has (`Categorical.met`), or None.
     Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, vector_n,
     vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots (a multiple of 16,
     doubled when full), to be read only between sweeps and changed only through `load`. n_slots: one more than the
@@ -171,7 +172,7 @@ cdef class Tail:
         if statistics is None:
             self._refresh(0, self.c.capacity)
         else:
-            self.load(statistics)
+            self._load(statistics, getattr(prior, "met", None), True)
         self.prior_table = self._field("table")[:, vacant].copy()
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
@@ -384,7 +385,7 @@ cdef class Tail:
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
         cdef Work work = Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
         with nogil:
-            kernel_refresh(&self.c, &work.c, start, stop)
+            kernel_refresh(&self.c, &work.c, start, stop, NULL)
         return 0
 
     def _field(self, name):
@@ -409,10 +410,14 @@ cdef class Tail:
     def load(self, statistics):
         """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are
         vacant."""
+        self._load(statistics, None, False)
+
+    def _load(self, statistics, const uint8_t[::1] met, bint new):
+        """Do the work of `load`. met: see `prior.met`. new: nothing has been written into the slots."""
         cdef int64_t n = len(statistics.size)
         if n > self.c.capacity:
             self._allocate(pad16(n))
-        else:
+        elif not new:
             memset(address(self.buffer), 0, len(self.buffer))
         self.c.n_uneven = 0
         cdef int64_t[::1] size = self._field("size")
@@ -423,7 +428,12 @@ cdef class Tail:
         self.c.n_slots = n
         while self.c.n_slots > 0 and size[self.c.n_slots - 1] == 0:
             self.c.n_slots -= 1
-        self._refresh(0, self.c.capacity)
+        if met is not None and met.shape[0] != self.items[1]:
+            raise ValueError("prior.met: there is one value for each level row")
+        cdef const uint8_t *of_rows = &met[0] if met is not None and met.shape[0] else NULL
+        cdef Work work = Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
+        with nogil:
+            kernel_refresh(&self.c, &work.c, 0, self.c.capacity, of_rows)
 
     @property
     def count_scores(self):

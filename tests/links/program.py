@@ -11,11 +11,12 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.links import moves, scores
+from mpibayes.hpc.links import gaps, in_turn, moves, scores
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps, Tables
 from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels.mixture import twin_turns
 from tests.exact.compare import Verdict
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import LinkedPosterior
@@ -59,10 +60,10 @@ def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generat
     labels, parents = law.state(state)
     mixture.linking.link(np.array(parents if law.of is None else (*parents, -1)))
     cells, betas = law.draw(state, generator)
-    view, gaps = mixture.view, mixture.linking.gaps
+    view, needed = mixture.view, mixture.linking.gaps
     for i, shard in enumerate(view.shards):
-        levels = [cells[shard.start + at, c] for c, at in gaps.at[i].items()]
-        gaps.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
+        levels = [cells[shard.start + at, c] for c, at in needed.at[i].items()]
+        needed.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
     order = [int(column.name[1:]) for column in view.components.categorical.columns]
     place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
 
@@ -181,7 +182,25 @@ def gaps_by_the_parent_alone():
     def even(self, place):
         return np.zeros_like(by_level(self, place))
 
-    with mock.patch.object(Gaps, "_log_weights", alone), mock.patch.object(Tables, "by_level", even):
+    with mock.patch.object(Gaps, "_log_weights", alone), mock.patch.object(Tables, "by_level", even), gaps_in_turn(()):
+        yield
+
+
+@contextlib.contextmanager
+def gaps_in_turn(columns):
+    """Draw missing cells of these columns one after another, and those of others given parameters. Not wrong."""
+    with mock.patch.object(gaps, "few_cells", lambda of, kind, k: tuple(c for c in of.lacking if c in columns)):
+        yield
+
+
+@contextlib.contextmanager
+def gaps_in_turn_by_the_parent_alone():
+    """Wrong: missing cells that others depend on are drawn in turn without these."""
+
+    def fill(*arguments, **key):
+        twin_turns.fill_in_turn(*arguments, by_children=False, **key)
+
+    with mock.patch.object(in_turn.turns, "fill_in_turn", fill):
         yield
 
 

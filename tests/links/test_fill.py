@@ -1,15 +1,21 @@
 """Missing cells of parents: the compiled draws are those of plain Python, and change the counts as they should."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links import in_turn
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps, masks_of
+from mpibayes.hpc.links.in_turn import few_cells
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
-from mpibayes.kernels.mixture import updates
+from mpibayes.kernels.mixture import turns, twin_turns, updates
 
 N, K, LEVELS = 400, 5, (40, 30, 4, 3, 2)  # the second column needs codes of 16 bits
 PARENTS = np.array([-1, 0, 1, 1, -1])  # b leans on a, c and d on b; e alone
@@ -41,7 +47,7 @@ def drawn(plain):
     gaps, kind, labelled, levels = state()
     assert gaps._plain
     before = [rows.codes16.copy() for rows, _ in labelled]
-    gaps.__dict__["_plain"] = plain
+    gaps.__dict__["_plain"], gaps._few_of[K] = plain, ()
     gaps.draw(serial(), kind, np.full(len(kind), 0.4), levels, labelled, [0, 250], KEY, {})
     moved = [(rows.codes16 != old).any(axis=1) for (rows, _), old in zip(labelled, before)]
     assert sum(m.sum() for m in moved) > 50
@@ -55,6 +61,87 @@ def test_compiled_draws_are_those_of_plain_python():
     for one, other in zip(ours, plain):
         assert all(np.array_equal(a, b) for a, b in zip(one, other))
     assert np.array_equal(levels, of_plain)
+
+
+def test_draws_in_turn_are_those_of_the_twin_on_any_shards():
+    def drawn_by(fill, together):
+        gaps, kind, labelled, levels = state()
+        before = [rows.codes16.copy() for rows, _ in labelled]
+        if together:
+            whole = Rows.concatenate((), [rows for rows, _ in labelled])
+            labelled = [(whole, np.concatenate([z for _, z in labelled]))]
+            gaps.at = [{c: np.concatenate([gaps.at[0][c], 250 + gaps.at[1][c]]) for c in gaps.at[0]}]
+        gaps._few_of[K] = tuple(gaps.lacking)
+        with mock.patch.object(turns, "fill_in_turn", fill):
+            gaps.draw(serial(), kind, np.full(len(kind), 0.4), levels, labelled, [0, 250], KEY, {})
+        assert np.array_equal(levels, counted(kind, labelled))
+        wide = np.concatenate([rows.codes16 for rows, _ in labelled])
+        moved = (wide != np.concatenate(before)).any(axis=1)
+        assert moved.sum() > 50
+        assert not moved[np.concatenate([z for _, z in labelled]) < 0].any()
+        return np.concatenate([rows.codes8 for rows, _ in labelled]), wide, levels
+
+    first = drawn_by(turns.fill_in_turn, False)
+    for other in (drawn_by(turns.fill_in_turn, True), drawn_by(twin_turns.fill_in_turn, False)):
+        assert all(np.array_equal(a, b) for a, b in zip(first, other))
+
+
+def test_cells_are_drawn_in_turn_where_few_are_missing():
+    gaps, kind, _, _ = state()
+    assert few_cells(gaps, kind, 1000) == tuple(gaps.lacking) == (0, 1)
+    with mock.patch.object(in_turn, "A_GAMMA", 0):
+        assert few_cells(gaps, kind, 1000) == ()
+
+
+def test_cells_in_turn_have_their_law_given_all_others():
+    """Three rows lack a parent's cell, in one cluster; the enumeration integrates level probabilities out."""
+    contexts, shape = np.arange(3), (3, 3, 3)
+    columns = [("codes8", 0, 0, 3, 1, -1, contexts), ("codes8", 1, 4, 2, 3, 0, None)]
+    beta = np.array([0.2, 0.2, 0.2, 0.0] + [1.0, 1.0, 0.0] * 3)
+    rows = np.array([[0, 0, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 1], [0, 0, 0]], np.int32)
+    at, levels = np.array([3, 4, 5]), np.zeros((13, 1), np.int32)
+
+    def log_p(cells):
+        n = np.zeros(13)
+        np.add.at(n, np.concatenate([cells[:, 1], 4 + 3 * cells[:, 1] + cells[:, 2]]), 1)
+        of = [slice(0, 3), slice(4, 6), slice(7, 9), slice(10, 12)]
+        return sum((gammaln(n[s] + beta[s]) - gammaln(beta[s])).sum() - gammaln((n[s] + beta[s]).sum()) for s in of)
+
+    filled = [rows.copy() for _ in range(27)]
+    for state, cells in enumerate(filled):
+        cells[at, 1] = np.unravel_index(state, shape)
+    exact = np.exp([log_p(cells) for cells in filled])
+    exact /= exact.sum()
+
+    def distance(fill, cycles, **how):
+        cells, n = rows.copy(), np.zeros(27)
+        np.add.at(levels, (np.concatenate([cells[:, 1], 4 + 3 * cells[:, 1] + cells[:, 2]]), 0), 1)
+        for cycle in range(cycles):
+            key = {**KEY, "cycle": cycle, "purpose": 1, "sub": 0, **how}
+            fill(columns, cells, 0, at, np.arange(6), levels, beta, **key)
+            n[np.ravel_multi_index(tuple(cells[at, 1]), shape)] += 1
+        levels[:] = 0
+        return np.abs(n / cycles - exact).sum() / 2
+
+    assert distance(turns.fill_in_turn, 40_000) < 0.02
+    assert distance(twin_turns.fill_in_turn, 2000, by_children=False) > 0.1
+
+
+def test_cells_in_turn_that_do_not_fit_are_refused():
+    column, levels, beta = ("codes8", 0, 0, 2, 1, -1, np.zeros(2, np.int64)), np.zeros((3, K), np.int32), np.ones(3)
+    at, ids = np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+    def fill(columns=(column,), cells=((0, 0),), at=at, levels=levels):
+        cells = np.array(cells, np.int32)
+        turns.fill_in_turn(list(columns), cells, 0, at, ids, levels, beta, purpose=1, sub=0, **KEY)
+
+    fill()
+    for changed in (
+        {"cells": ((0, 2),)}, {"cells": ((K, 0),)}, {"at": at + 1}, {"levels": levels[:2]},
+        {"columns": ((*column[:3], 3, *column[4:]),)}, {"columns": ((*column[:5], 7, column[6]),)},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"fit together|no such row|one context"):
+            fill(**changed)
 
 
 def test_what_does_not_fit_is_refused():

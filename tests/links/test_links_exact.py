@@ -1,7 +1,7 @@
 """Partitions of the rows and forests of links have their exact joint posterior, on any number of shards and ranks.
 
 Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right
-program with probability at most LEVEL; there are fourteen. Each has more replicates than any of the wrong programs
+program with probability at most LEVEL; there are twenty. Each has more replicates than any of the wrong programs
 takes to be rejected, here and in the other files of exact laws beside this one.
 """
 
@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.links import scores
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
@@ -61,6 +61,16 @@ def test_joint_law_of_rows_and_links(name, n_shards):
     assert result.passed, f"{result} (seed {seed(61)})"
 
 
+@pytest.mark.quick("columns1-gaps5")
+@pytest.mark.parametrize("name", ["gaps4", "gaps5", "gaps6"])
+@pytest.mark.parametrize("columns", [(), (1,)])
+def test_joint_law_with_cells_drawn_given_parameters(name, columns):
+    """As they are where many are missing: those of all columns, or of all but one."""
+    with program.gaps_in_turn(columns):
+        result = judged(serial(), name, 3, 80)
+    assert result.passed, f"{result} (seed {seed(61)})"
+
+
 def test_joint_law_with_splits_and_merges():
     result = judged(serial(), "rows5", 2, 80, split_merge=1)
     assert result.passed, f"{result} (seed {seed(61)})"
@@ -73,6 +83,7 @@ def test_joint_law_with_splits_and_merges():
         (program.codes_of_the_parent_before, "rows4"),
         (program.evidence_of_all_clusters, "rows4"),
         (program.gaps_by_the_parent_alone, "gaps6"),
+        (program.gaps_in_turn_by_the_parent_alone, "gaps6"),
         (program.links_of_what_is_there, "gaps6"),
     ],
 )
@@ -90,6 +101,24 @@ def test_levels_that_no_row_has_take_their_share():
     with program.levels_of_counted_rows_alone():
         result = judged(serial(), "rows5", 3, 150, 20, LOOKS)
     assert not result.passed, str(result)
+
+
+def test_sweeps_read_no_level_that_no_row_has():
+    def states():
+        mixture, seen, some = program.sampler(serial(), law_of("rows5"), 3, seed(65)), [], 0
+        mixture.start("one")
+        for _ in range(30):
+            met = mixture.view.components.categorical.met(mixture.view.counts.levels)
+            some += met is not None and not met.all()
+            mixture.cycle()
+            seen.append(np.concatenate(mixture.view.z))
+        return seen, some
+
+    left_out, some = states()
+    assert some > 5
+    with mock.patch.object(Prior, "__setattr__", lambda *_: None):  # `met` stays None
+        whole, _ = states()
+    assert all(np.array_equal(a, b) for a, b in zip(left_out, whole))
 
 
 def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():

@@ -53,7 +53,7 @@ class Subset:
         n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
         kind = components.categorical
-        self.beta = kind.pseudo_counts(np.full(len(kind), EVEN))
+        self.beta = kind.pseudo_counts(np.full(len(kind), EVEN)).copy()
         if kind.linked:
             self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # unused codes
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)

@@ -1,0 +1,91 @@
+"""Missing cells of parents drawn one after another, with parameters integrated out (docs/math.md 2.14): where few rows
+lack cells below wide tables of counts. All ranks draw the cells of all rows alike, so that counts need no sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.io.rows import Rows
+from mpibayes.kernels.mixture import turns
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.links.gaps import Gaps
+
+A_GAMMA = 16  # terms of a cell's weights that take as long as the draw of a parameter
+
+
+def few_cells(gaps: Gaps, kind: Categorical, k: int) -> tuple[int, ...]:
+    """Indices of the columns of which missing cells are fewer than the parameters that drawing them needs, parents
+    first. k: number of clusters."""
+    rows = {column.name: int(n) for column, n in zip(kind.columns, np.diff(kind.offsets))}
+    plain, result = gaps.coding.plain, []
+    for c in gaps.lacking:
+        members = [c, *gaps.children_of(c)]
+        parameters = k * sum(rows[plain[of].name] for of in members)
+        if plain[c].n_missing * len(plain[c].levels) * len(members) <= A_GAMMA * parameters:
+            result.append(c)
+    return tuple(result)
+
+
+class InTurn:
+    """Needed cells of `columns`, indices as in `Gaps`, parents first, in the rows of all shards. Collective.
+
+    first: the number of each of this rank's shards' first row.
+    """
+
+    def __init__(self, comm: Communicator, gaps: Gaps, columns: Sequence[int], first: Sequence[int]):
+        self._comm, self._coding, self.columns = comm, gaps.coding, tuple(columns)
+        parents, none = gaps.coding.of_contexts, np.zeros(0, np.intp)
+        above = {int(parents[c]) for c in columns} - {ROOT}
+        self._of = sorted({*columns, *above, *(d for c in columns for d in gaps.children_of(c))})
+        self._children = {d for c in columns for d in gaps.children_of(c)}
+        self._at = [np.unique(np.concatenate([none, *(of[c] for c in columns if c in of)])) for of in gaps.at]
+        ends = np.cumsum([0, *(len(at) for at in self._at)])
+        sizes = comm.collect(int(ends[-1]))
+        start = sum(sizes[: comm.rank])
+        self._parts = [slice(start + a, start + b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist())]
+        self._ids, needed = np.zeros(sum(sizes), np.int64), np.zeros((len(columns), sum(sizes)), np.int64)
+        for at, part, of, number in zip(self._at, self._parts, gaps.at, first):
+            self._ids[part] = number + at
+            for i, c in enumerate(columns):
+                needed[i, part] = np.isin(at, of.get(c, none))
+        comm.sum_everywhere(self._ids)
+        comm.sum_everywhere(needed)
+        self._rows = [np.flatnonzero(mask) for mask in needed]
+
+    def draw(
+        self, kind: Categorical, beta: np.ndarray, levels: np.ndarray, labelled: Sequence[tuple[Rows, np.ndarray]],
+        key: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """Redraw the cells, in coded rows and in the counts by level row and cluster, (L, K), given pseudo-counts (L,).
+        Collective; arguments as in `Gaps.draw`."""
+        columns = self._described(kind)
+        cells = np.zeros((len(self._ids), 1 + len(columns)), np.int32)
+        for (rows, z), at, part in zip(labelled, self._at, self._parts):
+            turns.take_cells(rows, at, z, columns, cells[part])
+        self._comm.sum_everywhere(cells)
+        for c, at in zip(self.columns, self._rows):
+            of = vars(Stream(purpose=Purpose.FILLED, sub=c, **key))
+            turns.fill_in_turn(columns, cells, self._of.index(c), at, self._ids, levels, beta, **of)
+        for (rows, z), at, part in zip(labelled, self._at, self._parts):
+            turns.put_cells(rows, at, z, columns, cells[part])
+
+    def _described(self, kind: Categorical) -> list[tuple]:
+        """Describe the columns as `turns.fill_in_turn` reads them."""
+        coding, number = self._coding, {column.name: c for c, column in enumerate(kind.columns)}
+        result = []
+        for c in self._of:
+            of, i = coding.columns[c], number[coding.plain[c].name]
+            changes = c in self._children or c in self.columns
+            parent = int(coding.of_contexts[c]) if changes else ROOT
+            first, contexts = int(kind.offsets[i]), int(kind.contexts[i])
+            above, given = self._of.index(parent) if parent != ROOT else -1, coding.contexts.get(of.name)
+            result.append((of.block, of.index, first, int(kind.n_levels[i]), contexts, above, given))
+        return result
