@@ -20,7 +20,7 @@ marital status on the tenure in place of the sex; "links-learned" and so on have
 "links-learned-calibrated" and so on calibrate the copies. "mice" is R's with trees (package rpart), "mice-default" with
 its default methods (package nnet); the package miceforest (with lightgbm 4.5) is in the Python of --peers. --rule none
 takes cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE
-keeps what was made of each sample, and goes on from there.
+keeps what was made of each sample, and goes on from there: from lines of equal --seed, --rule and --chains.
 """
 
 from __future__ import annotations
@@ -238,7 +238,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
-    lines = [json.loads(line) for line in args.keep.open()] if args.keep and args.keep.exists() else []
+    settings = {name: getattr(args, name) for name in ("seed", "rule", "chains")}
+    kept = [json.loads(line) for line in args.keep.open()] if args.keep and args.keep.exists() else []
+    lines = [line for line in kept if settings.items() <= line.items()]
     done = {(line["sample"], line["method"]) for line in lines}
     study = ACS if args.cps is None else CPS
     whole = (
@@ -265,7 +267,7 @@ def main() -> None:
                     else by_mice(place, method, args, 1 + sample) if method.startswith("mice")
                     else by_mpibayes(study, place, method, args, 1 + sample)
                 )  # fmt: skip
-                line = {"sample": sample, "method": method, "seconds": round(cpu() - before, 1)}
+                line = {**settings, "sample": sample, "method": method, "seconds": round(cpu() - before, 1)}
             lines.append(line | judge([estimates(study, c) for c in copies], estimates(study, table), truth, args.rows))
             if args.keep:
                 with args.keep.open("a") as file:

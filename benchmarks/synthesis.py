@@ -7,7 +7,9 @@ crosscat, and with learned links mixture-links and crosscat-links, with learned 
 each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one after another, each
 by a tree given those before it (as synthpop does); ctgan and tvae, of the package ctgan, which the Python of --peers
 has, with its defaults but for --epochs, the density with its 20 values as a category; real, training rows themselves.
-Seconds are from the raw file to the synthetic one.
+Seconds are from the raw file to the synthetic ones.
+--runs 4 --tables 4 judge four tables, from one draw each, of four runs of other seeds, and give means with their
+standard errors over the runs.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/synthesis.py --rows 25000 --methods mixture,crosscat,margins,mice
     ... python benchmarks/synthesis.py --methods mixture,tvae,ctgan --peers ENVIRONMENT/bin/python --keep FILE
@@ -78,17 +80,18 @@ NETWORKS = {"ctgan": "CTGAN", "tvae": "TVAE"}
 KEY, TARGET = ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "INC"
 
 
-def by_mpibayes(place: Path, method: str, args) -> Path:
+def by_mpibayes(place: Path, method: str, args, seed: int) -> list[Path]:
     family, links = method.split("-")[0], "forest" if "-links" in method else "none"
     base = "learned" if method.endswith("-learned") else "uniform"
-    (place / f"{method}.toml").write_text(
-        RUN.format(family=family, links=links, base=base, cycles=args.cycles, heldout=args.heldout, seed=args.seed)
+    name = f"{method}-{seed}"
+    (place / f"{name}.toml").write_text(
+        RUN.format(family=family, links=links, base=base, cycles=args.cycles, heldout=args.heldout, seed=seed)
     )
     command = [sys.executable, "-m", "mpibayes"]
-    subprocess.run([*command, "run", f"{method}.toml", "-o", method], cwd=place, check=True, stdout=subprocess.DEVNULL)
-    words = ["synthesize", method, "--copies", "1", "-o", f"{method}-tables"]
+    subprocess.run([*command, "run", f"{name}.toml", "-o", name], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    words = ["synthesize", name, "--copies", str(args.tables), "--seed", str(seed), "-o", f"{name}-tables"]
     subprocess.run([*command, *words], cwd=place, check=True, stderr=subprocess.DEVNULL)
-    return place / f"{method}-tables" / "synthetic-1.csv"
+    return [place / f"{name}-tables" / f"synthetic-{i}.csv" for i in range(1, args.tables + 1)]
 
 
 def by_margins(place: Path, training: pd.DataFrame, args) -> Path:
@@ -122,6 +125,8 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--methods", default="mixture,crosscat,margins")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=1, help="of mixture and so on, seeds from --seed on")
+    parser.add_argument("--tables", type=int, default=1, help="of each run")
     parser.add_argument("--epochs", type=int, default=300, help="of ctgan and tvae")
     parser.add_argument("--peers", default=sys.executable, help="a Python with the package ctgan")
     parser.add_argument("--keep", type=Path, default=None)
@@ -135,34 +140,48 @@ def main() -> None:
         subprocess.run(imports, cwd=place, check=True, stdout=subprocess.DEVNULL)
         importing = cpu() - before
         asking = judge = None
-        for method in ["mixture", *(m for m in args.methods.split(",") if m != "mixture")]:
+        methods = ["mixture", *(m for m in args.methods.split(",") if m != "mixture")]
+        for method, run in ((m, r) for m in methods for r in range(args.runs if ours(m) else 1)):
             before = cpu()
             training = None if asking is None else table.iloc[asking.asked.training_numbers()]
-            path = (
-                by_margins(place, training, args) if method == "margins"
-                else by_mice(place, training, args) if method == "mice"
-                else by_network(place, training, method, args) if method in NETWORKS
-                else by_mpibayes(place, method, args)
+            paths = (
+                [by_margins(place, training, args)] if method == "margins"
+                else [by_mice(place, training, args)] if method == "mice"
+                else [by_network(place, training, method, args)] if method in NETWORKS
+                else by_mpibayes(place, method, args, args.seed + run)
             )  # fmt: skip
-            ours = method.split("-")[0] in ("mixture", "crosscat")
-            seconds = cpu() - before + importing * ours
+            seconds = cpu() - before + importing * ours(method)
             if asking is None:
-                asking = Asking(place / "mixture")
+                asking = Asking(place / f"mixture-{args.seed}")
                 judge = Judge(asking, Merging(), roles(asking, TARGET, KEY), args.rows, args.seed)
-            rows = read_like(asking.asked.like, path).take(np.random.default_rng(2).permutation(judge.n))
-            results[method] = judge({c.name: cells_of(rows, c) for c in asking.columns}), seconds
-            print(method, f"{seconds:.0f} CPU s, area {results[method][0]['area'][0]:.3f}", flush=True)
+            judged = []
+            for path in paths:
+                rows = read_like(asking.asked.like, path).take(np.random.default_rng(2).permutation(judge.n))
+                judged.append(judge({c.name: cells_of(rows, c) for c in asking.columns}))
+            measures = {name: np.mean([of[name] for of in judged], axis=0).tolist() for name in judged[0]}
+            results.setdefault(method, []).append(measures)
+            areas = ", ".join(f"{of['area'][0]:.3f}" for of in judged)
+            print(method, f"{seconds:.0f} CPU s, area {areas}", flush=True)
             if args.keep:
                 with args.keep.open("a") as file:
                     line = {"method": method, "cycles": args.cycles, "seconds": round(seconds, 1)}
-                    print(json.dumps(line | results[method][0]), file=file)
-    measures = next(iter(results.values()))[0]
+                    line |= {"seed": args.seed + run, "tables": args.tables} if args.runs * args.tables > 1 else {}
+                    print(json.dumps(line | measures), file=file)
+    measures = results["mixture"][0]
     print(f"{judge.n:,} rows of each; {args.rows - asking.asked.n_rows:,} held out; {args.cycles} cycles")
     print(f"{'':22s}" + "".join(f"{m:>15s}" for m in [*results, "real"]))
     for name, (_, real) in measures.items():
-        print(f"{name:22s}" + "".join(f"{of[name][0]:15.4f}" for of, _ in results.values()) + f"{real:15.4f}")
+        each = {method: np.array([of[name] for of in runs]) for method, runs in results.items()}
+        print(f"{name:22s}" + "".join(f"{x[:, 0].mean():15.4f}" for x in each.values()) + f"{real:15.4f}")
+        if args.runs > 1:
+            error = [x[:, 0].std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else np.nan for x in each.values()]
+            print(f"{'  standard error':22s}" + "".join(f"{x:15.4f}" for x in error))
         if name in ("closest training row", "disclosed"):
-            print(f"{'  of held-out rows':22s}" + "".join(f"{of[name][1]:15.4f}" for of, _ in results.values()))
+            print(f"{'  of held-out rows':22s}" + "".join(f"{x[:, 1].mean():15.4f}" for x in each.values()))
+
+
+def ours(method: str) -> bool:
+    return method.split("-")[0] in ("mixture", "crosscat")
 
 
 def cpu() -> float:
