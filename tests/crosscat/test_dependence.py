@@ -8,7 +8,7 @@ import pytest
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.start import dependence as start
 from mpibayes.hpc.crosscat.start import search, views
-from mpibayes.hpc.crosscat.start.dependence import branches, dependence, linked
+from mpibayes.hpc.crosscat.start.dependence import between_units, branches, dependence, linked
 from mpibayes.hpc.crosscat.start.dependence import grouped as grouped_by
 from mpibayes.io.table import table_from_arrays
 
@@ -32,7 +32,7 @@ def table(g):
 
 
 def grouped(columns, rows, units, n_groups):
-    return grouped_by(linked(columns, rows, units), len(units), n_groups)
+    return grouped_by(linked(between_units(columns, rows, units)), len(units), n_groups)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -67,10 +67,11 @@ def test_dependence_is_that_of_the_table_of_two_columns():
 def test_branches_are_what_has_been_joined():
     columns, rows = table(np.random.default_rng(1))
     names = [c.name for c in columns]
-    result = {frozenset(names[i] for i in of) for of in branches(linked(columns, rows, [(name,) for name in names]))}
+    tree = linked(between_units(columns, rows, [(name,) for name in names]))
+    result = {frozenset(names[i] for i in of) for of in branches(tree)}
     assert {group for group in GROUPS if len(group) > 1} <= result
     assert all(1 < len(of) < len(names) for of in result)
-    assert branches(linked(columns[:1], rows, [(names[0],)])) == []
+    assert branches(linked(between_units(columns[:1], rows, [(names[0],)]))) == []
 
 
 def test_few_units_are_each_a_group():

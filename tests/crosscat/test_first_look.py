@@ -41,7 +41,7 @@ def score(comm):
 
 
 def test_the_score_is_of_a_state_after_some_cycles(monkeypatch):
-    """Of one view; without cycles, random clusters score far lower."""
+    """One view settles at a higher score; random clusters without cycles score far lower."""
     comm, data = serial(), Data(serial())
     mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, replace(SETTINGS, view_concentration=None))
     mixture.start("one")

@@ -6,7 +6,7 @@ import pytest
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import evidence, probe, strategy
-from mpibayes.hpc.crosscat.start.dependence import branches, linked
+from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.trials import Change, Trials
 from mpibayes.hpc.crosscat.view_density import ViewDensity
@@ -66,7 +66,7 @@ def test_columns_that_are_close_leave_together(known):
     chain = settled(1, "abc")
     columns, rows = table(1)
     if known:
-        chain.branches = branches(linked(columns, rows, chain.units))
+        chain.branches = branches(linked(between_units(columns, rows, chain.units)))
     Trials(chain, stream(1)).run()
     views = {frozenset(name[0] for name in view.columns) for view in chain.views}
     assert (frozenset("a") in views) == known
