@@ -112,7 +112,7 @@ class Tail:
 
 
 class Instantiated:
-    """Plain holder of the arguments; see mixture.Instantiated."""
+    """Plain holder of the arguments; see mixture.Instantiated. All rows of the table are kept, whatever is met."""
 
     def __init__(
         self,
@@ -132,6 +132,7 @@ class Instantiated:
         spell_start=None,
         spell_hazard=None,
         order=None,
+        met=None,
     ):
         if order is not None:
             given = table, location, half_precision, constant, log_rate, rate
