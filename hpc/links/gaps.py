@@ -17,7 +17,7 @@ from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding, number_in
 from mpibayes.hpc.links.counts import by_column, count_levels
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.hpc.links.in_turn import InTurn, few_cells
+from mpibayes.hpc.links.in_turn import InTurn, few_cells, in_parts
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import CODES, Column, Rows
@@ -47,7 +47,7 @@ class Gaps:
         below = {parent: [c for c in children if c in in_contexts] for parent, children in coding.children_of.items()}
         self._children = {parent: children for parent, children in below.items() if children}
         self.at = [self._needed(mask) for mask in masks]
-        self._in_turn: InTurn | None = None
+        self._in_turn: tuple[tuple[int, ...], list[InTurn]] = (), []  # columns, and their parts
         self._few_of: dict[int, tuple[int, ...]] = {}  # `few_cells` by number of clusters
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
@@ -138,10 +138,10 @@ class Gaps:
         if self._plain:
             few = self._few(kind, levels.shape[1])
             self._fill(comm, tables, levels, labelled, first, key, [c for c in self.lacking if c not in few])
-            if few:
-                if self._in_turn is None or self._in_turn.columns != few:
-                    self._in_turn = InTurn(comm, self, few, first)
-                self._in_turn.draw(kind, kind.pseudo_counts(multiplier), levels, labelled, key)
+            if self._in_turn[0] != few:
+                self._in_turn = few, [InTurn(comm, self, part, first) for part in in_parts(self, few)]
+            for part in self._in_turn[1]:
+                part.draw(kind, kind.pseudo_counts(multiplier), levels, labelled, key)
             return
         for needed, (rows, z), number in zip(self.at, labelled, first):
             for c, at in needed.items():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.links.gaps import Gaps
 
 A_GAMMA = 16  # terms of a cell's weights that take as long as the draw of a parameter
+AT_ONCE = 1 << 22  # most cells on every rank, unless a single column needs more
 
 
 def few_cells(gaps: Gaps, kind: Categorical, k: int) -> tuple[int, ...]:
@@ -32,6 +33,20 @@ def few_cells(gaps: Gaps, kind: Categorical, k: int) -> tuple[int, ...]:
         if plain[c].n_missing * len(plain[c].levels) * len(members) <= A_GAMMA * parameters:
             result.append(c)
     return tuple(result)
+
+
+def in_parts(gaps: Gaps, columns: Sequence[int]) -> list[tuple[int, ...]]:
+    """Split columns, in their order, so that the rows of each part have at most AT_ONCE cells in its columns, their
+    parents and children."""
+    parts: list[list[int]] = []
+    rows = width = 0
+    for c in columns:
+        rows, width = rows + gaps.coding.plain[c].n_missing, width + 2 + len(gaps.children_of(c))
+        if not parts or rows * width > AT_ONCE:
+            parts.append([])
+            rows, width = gaps.coding.plain[c].n_missing, 2 + len(gaps.children_of(c))
+        parts[-1].append(c)
+    return [tuple(part) for part in parts]
 
 
 class InTurn:

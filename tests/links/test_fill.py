@@ -10,7 +10,7 @@ from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links import in_turn
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps, masks_of
-from mpibayes.hpc.links.in_turn import few_cells
+from mpibayes.hpc.links.in_turn import few_cells, in_parts
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays
@@ -81,8 +81,10 @@ def test_draws_in_turn_are_those_of_the_twin_on_any_shards():
         assert not moved[np.concatenate([z for _, z in labelled]) < 0].any()
         return np.concatenate([rows.codes8 for rows, _ in labelled]), wide, levels
 
-    first = drawn_by(turns.fill_in_turn, False)
-    for other in (drawn_by(turns.fill_in_turn, True), drawn_by(twin_turns.fill_in_turn, False)):
+    first, twin = drawn_by(turns.fill_in_turn, False), drawn_by(twin_turns.fill_in_turn, False)
+    with mock.patch.object(in_turn, "AT_ONCE", 1):
+        in_two_parts = drawn_by(turns.fill_in_turn, False)
+    for other in (twin, drawn_by(turns.fill_in_turn, True), in_two_parts):
         assert all(np.array_equal(a, b) for a, b in zip(first, other))
 
 
@@ -91,6 +93,24 @@ def test_cells_are_drawn_in_turn_where_few_are_missing():
     assert few_cells(gaps, kind, 1000) == tuple(gaps.lacking) == (0, 1)
     with mock.patch.object(in_turn, "A_GAMMA", 0):
         assert few_cells(gaps, kind, 1000) == ()
+
+
+def test_cells_that_every_rank_has_at_once_are_few():
+    """Columns may lack cells in different rows, so that all of them together are most cells of the table."""
+    gaps, kind, labelled, levels = state()
+    held, take = [], turns.take_cells
+
+    def seen(*arguments):
+        held.append(arguments[-1].base.size if arguments[-1].base is not None else arguments[-1].size)
+        take(*arguments)
+
+    most = max(4 * gaps.coding.plain[c].n_missing for c in gaps.lacking)
+    gaps._few_of[K] = tuple(gaps.lacking)
+    with mock.patch.object(in_turn, "AT_ONCE", most), mock.patch.object(turns, "take_cells", seen):
+        assert in_parts(gaps, gaps.lacking) == [(0,), (1,)]
+        gaps.draw(serial(), kind, np.full(len(kind), 0.4), levels, labelled, [0, 250], KEY, {})
+    assert len(held) == 4 and max(held) <= 1.25 * most  # the labels, too
+    assert in_parts(gaps, gaps.lacking) == [(0, 1)]
 
 
 def test_cells_in_turn_have_their_law_given_all_others():

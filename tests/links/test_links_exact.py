@@ -161,10 +161,17 @@ def history(comm, name: str, n_shards: int):
     return program.replicates(mixture, law_of(name), 2, 6, seed(64))
 
 
+def history_of_parameters(comm, in_turn, n_shards: int):
+    """Missing cells are drawn given parameters, but for those of the columns `in_turn`."""
+    with program.gaps_in_turn(in_turn):
+        return list(history(comm, "gaps5", n_shards))
+
+
 @pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [("gaps5", 1), *((name, 3) for name in LAWS)])
+    require_the_same_on_ranks(history_of_parameters, [((), 3), ((1,), 3)])
 
 
 @pytest.mark.thorough
