@@ -256,7 +256,9 @@ class ViewsChain:
 
     def _look_first(self, settings: Settings, n_searches: int) -> None:
         """Report a held-out score before long searches. Collective."""
-        if self.number or self.heldout is None or not first_look.worthwhile(self.mixture.n_cells, n_searches):
+        if self.number or self.heldout is None or self.heldout.answers is not None:  # later scores include the outcome
+            return
+        if not first_look.worthwhile(self.mixture.n_cells, n_searches):
             return
         n = strategy.random_clusters(self.config, self.n_rows)
         score = first_look.score(self.comm, self.data, settings, self.number, self.heldout, n)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.links.gaps import Gaps
 
 A_GAMMA = 16  # terms of a cell's weights that take as long as the draw of a parameter
-AT_ONCE = 1 << 22  # most cells on every rank, unless a single column needs more
+AT_ONCE = 1 << 18  # most cells on every rank, unless a single column needs more
 
 
 def few_cells(gaps: Gaps, kind: Categorical, k: int) -> tuple[int, ...]:

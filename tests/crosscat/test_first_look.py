@@ -93,3 +93,19 @@ def test_chains_are_the_same_with_a_look(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(first_look, "worthwhile", lambda *_: False)
     without, words = result(0)
     assert without == with_look and result(1)[0] == second and "first look" not in words
+
+
+def test_no_look_beside_an_outcome(tmp_path, capsys):
+    """Scores of the chain's draws include the outcome, which the look does not have."""
+    g = np.random.default_rng(1)
+    z = g.integers(3, size=120)
+    made = [(f"c{i}", "categorical", (z + (g.random(120) < 0.2)) % 3, None) for i in range(4)]
+    made.append(("y", "real", z + g.normal(size=120), None))
+    write_table(tmp_path / "t.h5", *table_from_arrays(made))
+    text = '[data]\ntable = "t.h5"\nheldout = 0.1\n[model]\nfamily = "crosscat"\n[sampler]\nsearches = 2\n'
+    (tmp_path / "run.toml").write_text(text + '[outcome]\ncolumn = "y"\n[run]\nseed = 1\n')
+    found = examine(tmp_path / "run.toml", [])
+    chain = family_of(found.config.kind)(serial(), found.config, found.data).chain(found.config, 0)
+    chain.start()
+    words = capsys.readouterr().out
+    assert "searches for views: 2" in words and "first look" not in words
