@@ -147,7 +147,8 @@ def judged(p: Patterns, tree: Tree, chain_trees: Sequence[Part], half_trees: Seq
     votes = [vote(branch, leaves) for leaves in by_chain]
     same = np.all(np.stack(votes) == votes[0], axis=0)
     certain, certain_of = float(p.rows[same].sum() / p.rows.sum()), np.bincount(groups[same], p.rows[same], n) / rows
-    alone, halves = (_found_by(of, groups, p.rows, n) for of in (chain_trees, half_trees))
+    both_ways = [(half, leaves[:, way]) for half, leaves in half_trees for way in (slice(None), slice(None, None, -1))]
+    alone, halves = (_found_by(of, groups, p.rows, n) for of in (chain_trees, both_ways))  # no chain breaks all ties
     return Level(
         branch, groups, rows, certain, certain_of, _least(votes, p.rows), *alone, clear, *halves
     )  # fmt: skip

@@ -146,28 +146,37 @@ def test_a_twin_that_forgets_the_counts_loses_the_groups():
     assert wrong is None or similarity(wrong.groups[of], z)[0] < 0.9
 
 
-def moving(seed, share):
-    """Two chains with the same draws, of which the later two have a share of the third group's rows in the second one:
-    the coarser level, of two groups, has lasted."""
+def moving(seed, share, moves=(True, True)):
+    """Two chains with the same draws, of which the later two, in the chains that move, have a share of the third
+    group's rows in the second one: the coarser level, of two groups, has lasted."""
     g = np.random.default_rng(seed)
     z, n = np.repeat([0, 0, 1, 1, 2], 80), 400
     late = np.where((z == 2) & (g.random(n) < share), 1, z)
     x = g.normal(np.stack([6.0 * z, 6.0 * (z == 0), 2.0 * (late - z)], axis=1), 1.0)
     code = [np.searchsorted(np.quantile(column, np.linspace(0, 1, 11)[1:-1]), column) for column in x.T]
-    draws = [2 * of + (g.random(n) < 0.5) for of in (z, z, late, late)]
-    return judged_by([np.unique(of, return_inverse=True)[1] for of in 2 * draws], [0] * 4 + [1] * 4, code)
+    draws = [2 * of + (g.random(n) < 0.5) for of in (z, z, late, late, z, z)]
+    draws = [draws[d] for moved in moves for d in ((0, 1, 2, 3) if moved else (0, 1, 4, 5))]
+    return judged_by([np.unique(of, return_inverse=True)[1] for of in draws], [0] * 4 + [1] * 4, code)
 
 
 def test_groups_that_change_within_all_chains_are_not_natural():
-    """The chains agree at every moment, and both leave the groups of their first draws. A criterion without halves
+    """The chains agree at every moment, and both leave the groups of their first draws. A criterion without later draws
     calls these natural."""
     for seed in range(5):
         by = moving(seed, 0.6)
-        level, twin = judged(*by, 3), judged(*by[:3], by[2], 3)
+        level, twin = judged(*by, 3), judged(*by[:3], by[3][:1], 3)
         assert twin.natural and level.shared and level.changing and not level.natural, seed
         assert level.lasting < 0.9 and "which may still change with more cycles" in str(level)
         assert judged(*by, 2).natural, "two groups have lasted"
         assert judged(*moving(seed, 0.0), 3).natural
+
+
+@pytest.mark.parametrize("moves", [(True, False), (False, True)])
+def test_groups_that_one_of_two_chains_leaves_are_not_natural(moves):
+    """Whichever of them it is: as many later draws have the groups as have others."""
+    for seed in range(3):
+        level = judged(*moving(seed, 0.6, moves), 3)
+        assert level.shared and level.changing and level.lasting < 0.9, seed
 
 
 def test_one_chain_is_not_judged():
