@@ -2,8 +2,8 @@
 
 Searches differ in where whole groups of columns are, by less than a tenth of a nat a row, which a few hundred judges
 do not tell from chance, and each chain would keep the views of its luckiest search. Whole groups do not move later. The
-score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to FOLDS parts, and a
-short chain on the others predicts each part. The chain starts from the disjoint sets of all columns with the greatest
+score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds, and
+a short chain on the others predicts each. The chain starts from the disjoint sets of all columns with the greatest
 sum, among the views of all searches, changes of them that searches do not agree on, and then changes that no search
 made. As all rows are scored, chains of one table find the same views more often. A start is not a draw, so exactness is
 not affected.
