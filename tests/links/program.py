@@ -117,14 +117,14 @@ def without_prior():
 @contextlib.contextmanager
 def codes_of_the_parent_before():
     """Wrong: columns that stay linked keep the codes of their previous parent, as with a cache keyed only by the
-    child."""
+    child. Missing cells are not drawn in turn: that kernel takes a code's context to be its parent's."""
     right = Coding._code
 
     def stale(self, rows, place, level):
         code = right(self, rows, place, level)
         return code if self.parents[place] == -1 else np.roll(code, 1)
 
-    with mock.patch.object(Coding, "_code", stale):
+    with mock.patch.object(Coding, "_code", stale), gaps_in_turn(()):
         yield
 
 
