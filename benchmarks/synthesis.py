@@ -1,18 +1,21 @@
 """Synthetic census records by several programs, with their utility and risk at equal numbers of rows.
 
 The table is the 2018 and 2019 national extract of the American Community Survey that SDNist hands out: the age, the
-density, and 14 columns of at most 7 levels, the rest lumped (see acs.py). Some rows are held out; each method
-makes as many rows as it is trained on, and `mpibayes synthesize --judge` has the measures. The methods: mixture and
-crosscat, and with learned links mixture-links and crosscat-links, with learned bases mixture-links-learned; margins,
-each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one after another, each
-by a tree given those before it (as synthpop does); ctgan and tvae, of the package ctgan, which the Python of --peers
-has, with its defaults but for --epochs, the density with its 20 values as a category; real, training rows themselves.
-Seconds are from the raw file to the synthetic ones.
+density, and 14 columns of at most 7 levels, the rest lumped (see acs.py); with --cps cps.csv.gz, tax filers of the
+Current Population Survey (see cps.py). Some rows are held out; each method makes as many rows as it is trained on, and
+`mpibayes synthesize --judge` has the measures. The methods: mixture and crosscat, and with learned links mixture-links
+and crosscat-links, with learned bases mixture-links-learned; margins, each column shuffled by itself; mice, R's mice
+with its package rpart as a synthesizer, columns one after another, each by a tree given those before it (as synthpop
+does); ctgan and tvae, of the package ctgan, which the Python of --peers has, with its defaults but for --epochs, the
+density with its 20 values as a category; real, training rows themselves. Seconds are from the raw file to the synthetic
+ones.
+--bins 5 adds the three-way error by coarser bins: numbers and the density in 5 bins of equal frequency.
 --runs 4 --tables 4 judge four tables, from one draw each, of four runs of other seeds, and give means with their
 standard errors over the runs.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/synthesis.py --rows 25000 --methods mixture,crosscat,margins,mice
     ... python benchmarks/synthesis.py --methods mixture,tvae,ctgan --peers ENVIRONMENT/bin/python --keep FILE
+    python benchmarks/synthesis.py --cps cps.csv.gz --methods mixture,mice --keep FILE
 
 That folder has acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. --keep FILE adds the
 measures to it, a line a method.
@@ -21,6 +24,7 @@ measures to it, a line a method.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -29,14 +33,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import acs
+import cps
 import numpy as np
 import pandas as pd
-from acs import population
 
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.synthetic.judge import Judge, roles
 from mpibayes.hpc.synthetic.rare import Merging
 from mpibayes.hpc.synthetic.training import cells_of
+from mpibayes.hpc.synthetic.utility import variation
 from mpibayes.io.recode import read_like
 
 RUN = """
@@ -77,7 +83,9 @@ model.fit(d, {discrete})
 model.sample(len(d)).to_csv("{name}.csv", index=False)
 """
 NETWORKS = {"ctgan": "CTGAN", "tvae": "TVAE"}
-KEY, TARGET = ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "INC"
+TARGET = "INC"
+KEYS = {"acs": ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "cps": ["AGE", "MARS", "SIZE", "REGION"]}
+NUMBERS = {"acs": ["AGEP"], "cps": ["AGE", "WAGES", "HOMETAX", "STATETAX"]}  # for networks; others are categories
 
 
 def by_mpibayes(place: Path, method: str, args, seed: int) -> list[Path]:
@@ -109,13 +117,36 @@ def by_mice(place: Path, training: pd.DataFrame, args) -> Path:
 
 
 def by_network(place: Path, training: pd.DataFrame, method: str, args) -> Path:
-    name, numbers = NETWORKS[method], ["AGEP"]
+    name, numbers = NETWORKS[method], NUMBERS["cps" if args.cps else "acs"]
     training.to_csv(place / "train.csv", index=False)
     program = NETWORK.format(
         name=name, epochs=args.epochs, seed=args.seed, discrete=[c for c in training if c not in numbers]
     )
     subprocess.run([args.peers, "-c", program], cwd=place, check=True)
     return place / f"{name}.csv"
+
+
+class Coarse:
+    """The three-way error of a table beside the held-out rows, by n bins of numbers."""
+
+    def __init__(self, training: pd.DataFrame, held_out: pd.DataFrame, n: int):
+        shares = np.linspace(0.0, 1.0, n + 1)[1:-1]
+        numbers = training.select_dtypes("number")
+        self._edges = {name: np.unique(np.quantile(x, shares)) for name, x in numbers.items()}
+        self._held_out = self._bins(held_out)
+
+    def _bins(self, table: pd.DataFrame) -> np.ndarray:
+        return np.column_stack(
+            [
+                np.searchsorted(self._edges[name], x, side="right") if name in self._edges else x.str[1:].astype(int)
+                for name, x in table.items()
+            ]
+        )
+
+    def __call__(self, table: pd.DataFrame) -> float:
+        rows = self._bins(table)
+        sizes = 1 + np.maximum(rows.max(axis=0), self._held_out.max(axis=0))
+        return variation(rows, self._held_out, sizes, list(itertools.combinations(range(len(sizes)), 3)))
 
 
 def main() -> None:
@@ -128,10 +159,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1, help="of mixture and so on, seeds from --seed on")
     parser.add_argument("--tables", type=int, default=1, help="of each run")
     parser.add_argument("--epochs", type=int, default=300, help="of ctgan and tvae")
+    parser.add_argument("--bins", type=int, default=0, help="of numbers, for a further three-way error")
+    parser.add_argument("--cps", type=Path, default=None, help="cps.csv.gz of the package taxcalc")
     parser.add_argument("--peers", default=sys.executable, help="a Python with the package ctgan")
     parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
-    whole = population(Path(os.environ["MPIBAYES_DATA"]))
+    survey = "cps" if args.cps else "acs"
+    whole = cps.population(args.cps) if args.cps else acs.population(Path(os.environ["MPIBAYES_DATA"]))
     table = whole.iloc[np.random.default_rng(args.seed).permutation(len(whole))[: args.rows]].reset_index(drop=True)
     with tempfile.TemporaryDirectory() as folder:
         place, results = Path(folder), {}
@@ -139,7 +173,7 @@ def main() -> None:
         imports, before = [sys.executable, "-m", "mpibayes", "import", "t.csv", "t.h5"], cpu()
         subprocess.run(imports, cwd=place, check=True, stdout=subprocess.DEVNULL)
         importing = cpu() - before
-        asking = judge = None
+        asking = judge = coarse = None
         methods = ["mixture", *(m for m in args.methods.split(",") if m != "mixture")]
         for method, run in ((m, r) for m in methods for r in range(args.runs if ours(m) else 1)):
             before = cpu()
@@ -153,11 +187,15 @@ def main() -> None:
             seconds = cpu() - before + importing * ours(method)
             if asking is None:
                 asking = Asking(place / f"mixture-{args.seed}")
-                judge = Judge(asking, Merging(), roles(asking, TARGET, KEY), args.rows, args.seed)
+                training = table.iloc[asking.asked.training_numbers()]
+                coarse = Coarse(training, table.drop(training.index), args.bins) if args.bins else None
+                judge = Judge(asking, Merging(), roles(asking, TARGET, KEYS[survey]), args.rows, args.seed)
             judged = []
             for path in paths:
                 rows = read_like(asking.asked.like, path).take(np.random.default_rng(2).permutation(judge.n))
                 judged.append(judge({c.name: cells_of(rows, c) for c in asking.columns}))
+                if coarse:
+                    judged[-1]["three-way, coarse"] = coarse(pd.read_csv(path)[list(table)]), coarse(training)
             measures = {name: np.mean([of[name] for of in judged], axis=0).tolist() for name in judged[0]}
             results.setdefault(method, []).append(measures)
             areas = ", ".join(f"{of['area'][0]:.3f}" for of in judged)
