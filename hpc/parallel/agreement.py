@@ -23,7 +23,7 @@ def agree(comm: Communicator, step: Callable[[], T], what: str = "go on", loud: 
     steps that are expected to.
     """
     value, error = None, None
-    who = names(comm, [0]) if comm.one_of_many else "this process"
+    who = names(comm, [0]) if comm.one_of_many else "the program"
     try:
         with announce(f"{who} to {what}", loud=loud and comm.rank == 0):
             value = step()

@@ -183,4 +183,4 @@ def test_alone_nobody_waits(monkeypatch, capfd):
         (_, here), (_, in_child) = tasks.run_all(Serial(alone=True), [slow, slow], "be slow")
     assert (here, in_child) == (1, 0)
     agree(Serial(alone=True), lambda: time.sleep(0.4), "write the trace")
-    assert "s for this process to write the trace" in capfd.readouterr().err
+    assert "s for the program to write the trace" in capfd.readouterr().err

@@ -234,7 +234,7 @@ LATE = "time.sleep(3.0 * (rank == 1))\n"
     [
         (QUICK + SLOW_PART, f"rank 1 {HOST} to write its part of checkpoint 000000008", 3),
         (QUICK + SLOW_READ, f"rank 0 {HOST} to read its rows of the table", 2),
-        (QUICK + SLOW_READ, "this process to read its rows of the table", 0),
+        (QUICK + SLOW_READ, "the program to read its rows of the table", 0),
         (QUICK + SLOW_MERGE, f"rank 0 {HOST} to write trace.h5 and the last status", 2),
         (QUICK + LATE, "all ranks to start MPI", 2),
     ],
