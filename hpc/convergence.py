@@ -56,7 +56,8 @@ def _normal_scores(chains: np.ndarray) -> np.ndarray:
 
     _, place, counts = np.unique(chains, return_inverse=True, return_counts=True)
     rank = np.cumsum(counts) - (counts - 1) / 2.0
-    return ndtri((rank[place].reshape(chains.shape) - 0.375) / (chains.size + 0.25))
+    scores: np.ndarray = ndtri((rank[place].reshape(chains.shape) - 0.375) / (chains.size + 0.25))
+    return scores
 
 
 def _r_hat(chains: np.ndarray) -> float:
@@ -72,4 +73,5 @@ def _autocovariance(chains: np.ndarray) -> np.ndarray:
     n = chains.shape[1]
     size = 1 << (2 * n - 1).bit_length()
     transformed = np.fft.rfft(chains - chains.mean(axis=1, keepdims=True), size, axis=1)
-    return np.fft.irfft(np.abs(transformed) ** 2, size, axis=1)[:, :n] / n
+    covariance: np.ndarray = np.fft.irfft(np.abs(transformed) ** 2, size, axis=1)[:, :n] / n
+    return covariance

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing a family's keys or scalars loads none of these
     from mpibayes.hpc.config.config import Config
     from mpibayes.hpc.config.places import Report
     from mpibayes.hpc.config.section import Section
-    from mpibayes.hpc.data.rows import Data
+    from mpibayes.hpc.data.sparse import AnyData
     from mpibayes.hpc.law import Density
     from mpibayes.hpc.parallel.comm import Communicator
     from mpibayes.hpc.scalar import Scalar
@@ -58,6 +58,16 @@ class Rules(Protocol):
 
     def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
         """Keys without effect, as ("run", "seed"), each with the setting that disables it."""
+
+
+class Choice(Protocol):
+    """Choice of the family for a table, where `model.family` leaves it open."""
+
+    def family_for(self, config: Config, n_rows: int, n_columns: int) -> str:
+        """Return the family for a table with n_rows rows and n_columns used columns."""
+
+    def in_words(self, family: str, n_rows: int, n_columns: int) -> str:
+        """Describe the choice."""
 
 
 class TypedRules(Rules, Protocol):
@@ -142,7 +152,7 @@ class Family(Protocol):
     heldout_file: Rows | None  # on root, once read
     shares_cycles: bool  # a chain's cycle takes less time on several ranks
 
-    def __init__(self, comm: Communicator, config: Config, data: Data): ...
+    def __init__(self, comm: Communicator, config: Config, data: AnyData): ...
 
     @staticmethod
     def default_shards(n_rows: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import AnyForecast, Check, Exports, Family, Keys, Posterior, Rules
+    from mpibayes.hpc.family import AnyForecast, Check, Choice, Exports, Family, Keys, Posterior, Rules
     from mpibayes.hpc.law import Asked, Density
     from mpibayes.hpc.scalar import Scalar
 
@@ -38,34 +38,40 @@ def kind_of(model: Mapping[str, Any]) -> str:
     return kind if kind in ROOMS else family
 
 
-def choice_for(family: str) -> Any:
+def choice_for(family: str) -> Choice | None:
     """Module that chooses the family for a table if `family` leaves it open; None if it is a family."""
-    return _door(AUTO, "choice") if family == AUTO else None
+    choice: Choice | None = _door(AUTO, "choice") if family == AUTO else None
+    return choice
 
 
 def keys_of(kind: str) -> Keys:
     """Sections of a kind's configuration."""
-    return _door(kind, "keys")
+    keys: Keys = _door(kind, "keys")
+    return keys
 
 
 def rules_of(kind: str) -> Rules:
     """Rules between the keys of a kind's configuration, and between keys and table."""
-    return _door(kind, "rules")
+    rules: Rules = _door(kind, "rules")
+    return rules
 
 
 def family_of(kind: str) -> type[Family]:
     """Family of a kind of model: everything needed before a chain starts."""
-    return _door(kind, "family").Family
+    family: type[Family] = _door(kind, "family").Family
+    return family
 
 
 def scalars_of(kind: str) -> tuple[Scalar, ...]:
     """Scalars of a kind's trace; light to import."""
-    return _door(kind, "scalars").BY_FAMILY[kind]
+    scalars: tuple[Scalar, ...] = _door(kind, "scalars").BY_FAMILY[kind]
+    return scalars
 
 
 def posterior_of(kind: str) -> type[Posterior]:
     """Class of a kind's runs opened for reading."""
-    return _door(kind, "draws").Posterior
+    posterior: type[Posterior] = _door(kind, "draws").Posterior
+    return posterior
 
 
 def report_of(kind: str) -> Any:
@@ -75,22 +81,26 @@ def report_of(kind: str) -> Any:
 
 def asked_of(kind: str) -> type[Asked]:
     """Class of a kind's kept draws opened for questions; for kinds without `Posterior.no_questions`."""
-    return _door(kind, "asked").Asked
+    asked: type[Asked] = _door(kind, "asked").Asked
+    return asked
 
 
 def forecast_of(kind: str) -> type[AnyForecast]:
     """Predictions of a kind of model for new rows."""
-    return _door(kind, "predict").Forecast
+    forecast: type[AnyForecast] = _door(kind, "predict").Forecast
+    return forecast
 
 
 def exports_of(kind: str) -> Exports:
     """Exports of `mpibayes export` other than the trace."""
-    return _door(kind, "exports")
+    exports: Exports = _door(kind, "exports")
+    return exports
 
 
 def check_of(kind: str) -> Check:
     """Findings of `mpibayes check` for a kind of model."""
-    return _door(kind, "check")
+    check: Check = _door(kind, "check")
+    return check
 
 
 def _door(kind: str, name: str) -> Any:

@@ -14,7 +14,7 @@ that was stopped and continued ends in the same cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,7 +118,7 @@ def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle
     return Judgement(cycle, problems, {what: after[what] for what in problems if what in after}, rise)
 
 
-def _checks(last: int | None = None):
+def _checks(last: int | None = None) -> Iterator[int]:
     """Yield the cycles of all checks, up to the last."""
     check = FIRST
     while last is None or check <= last:

@@ -39,7 +39,7 @@ def reason(error: BaseException) -> str:
     return os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """First line of an error's message, or its type."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 

@@ -60,6 +60,16 @@ class Model(Section):
     family: str = key("", "the family of the model", "the name of a family")
 
     @property
+    def has_views(self) -> bool:
+        """True if there may be several views of the columns."""
+        return False
+
+    @property
+    def parents(self) -> str | Mapping[str, str]:
+        """Links between columns in the form of `view.Settings`."""
+        return "none"
+
+    @property
     def plain(self) -> bool:
         """True if steps, atoms and logarithms of real columns, as found by the import, are ignored."""
         return False
@@ -192,6 +202,11 @@ class Column(Section):
     of_the_model: ClassVar[bool] = True
 
     use: bool = key(True, "false leaves the column out of the model", "true or false")
+
+    @property
+    def given(self) -> bool:
+        """True if its prior is given, in the column's units, so that the column stays as recorded."""
+        return False
 
 
 class Block(Section):

@@ -270,6 +270,10 @@ class Column(keys.Column):
         + "; numbers up to 1e300, of a mean up to 1e150",
     )
 
+    @property
+    def given(self) -> bool:
+        return self.prior is not None
+
 
 MOST_POINTS = 1000  # of a grid
 OneOrGrid = Positive | Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MOST_POINTS)]

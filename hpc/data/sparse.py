@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mpibayes.hpc.data.rows import PIECE, heldout_rows
+from mpibayes.hpc.data.rows import PIECE, Data, heldout_rows
 from mpibayes.io.sparse import SparseRows, SparseTable
 
 
@@ -58,3 +58,6 @@ class SparseData:
             piece = self.table.read(first, int(numbers[stop - 1]) + 1)
             parts.append(piece.take(numbers[start:stop] - first))
         return SparseRows.concatenate(parts)
+
+
+AnyData = Data | SparseData

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -58,6 +58,10 @@ def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) 
     return error
 
 
+@overload
+def on_root(comm: Communicator, step: Callable[[], T], share: Literal[True] = True, what: str = "go on") -> T: ...
+@overload
+def on_root(comm: Communicator, step: Callable[[], T], share: Literal[False], what: str = "go on") -> T | None: ...
 def on_root(comm: Communicator, step: Callable[[], T], share: bool = True, what: str = "go on") -> T | None:
     """Return root's `step()` on every rank (`share`) or on root alone; if it fails, every rank raises the same
     error."""

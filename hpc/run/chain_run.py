@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import mpibayes
 from mpibayes.errors import MpibayesError, NumericalError
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.family import Chain, Info
+from mpibayes.hpc.data.sparse import AnyData
+from mpibayes.hpc.family import Chain, Draws, Info
 from mpibayes.hpc.parallel import waiting
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
@@ -30,6 +32,7 @@ from mpibayes.hpc.run import status
 from mpibayes.hpc.run.annealed import cycle_of_all_rows
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.grown import source_of
+from mpibayes.hpc.run.identity import CHECKPOINTS
 from mpibayes.hpc.run.lock import this_process
 from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.scalar import kinds
@@ -44,25 +47,40 @@ EARLY_S, FEWEST_CYCLES = 15.0, 20  # seconds and cycles until a chain's first ch
 STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 10  # a notebook asks for 1
 
 
+@dataclass
+class Writers:
+    """What root writes of an open chain: its trace, kept draws if the family stores any, and progress."""
+
+    trace: TraceWriter
+    draws: Draws | None
+    progress: Progress
+
+
 class ChainRun:
-    """One chain and its directory, on all ranks of a communicator. Writers and progress exist on its root alone.
+    """One chain and its directory, on all ranks of a communicator. Its writers exist on root alone.
 
     guard: called before anything in the directory is changed. grown: number of growths of the run.
     """
 
     def __init__(
-        self, comm: Communicator, clock: Clock, guard: Guard, config: Config, data: Data, chain: Chain, folder: Path,
+        self, comm: Communicator, clock: Clock, guard: Guard, config: Config, data: AnyData, chain: Chain, folder: Path,
         number: int, grown: int = 0,
     ):  # fmt: skip
         self.comm, self.clock, self.guard, self.config, self.data = comm, clock, guard, config, data
         self.chain, self.folder, self.number, self.grown = chain, folder, number, grown
-        self.trace = self.draws = self.progress = None
-        self._before: dict | None = None  # how the start before this one ended
+        self._writers: Writers | None = None
+        self._before: dict[str, Any] | None = None  # how the start before this one ended
         self._began = self._last_checkpoint = self._last_status = clock.elapsed()
         self._saved_cycle = 0
         self.is_open = False
         self._state = ""  # the last one written
         self._failure: MpibayesError | None = None  # on root: first failure since the ranks last agreed
+
+    @property
+    def writers(self) -> Writers:
+        """Writers of the chain; on root, once it is open."""
+        assert self._writers is not None
+        return self._writers
 
     def run(self, cycles: int) -> bool:
         """Start or continue the chain up to cycle `cycles`, its last one or fewer; True if it got there."""
@@ -89,15 +107,15 @@ class ChainRun:
             self._write_status("running")
 
     def rest(self, state: str = "waiting", why: str = "for the other chains") -> None:
-        if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
-            self.progress.rest()
+        if self._writers is not None and self._state != "failed":
+            self._writers.progress.rest()
             self._write_status(state, message=why)
 
     def _pause(self) -> None:
         """Leave the chain at a checkpoint, to be opened again in its next turn."""
         self.rest()
         if self.comm.rank == 0:
-            self.progress.close()
+            self.writers.progress.close()
 
     def leave(self) -> None:
         """Stop between two rounds, after saving a start that no checkpoint holds yet."""
@@ -112,13 +130,13 @@ class ChainRun:
             on_root(self.comm, lambda: self._close(finished, words, of_run), what="write trace.h5 and the last status")
 
     @contextlib.contextmanager
-    def _failing(self):
+    def _failing(self) -> Iterator[None]:
         try:
             yield
         except MpibayesError as error:
             if self.comm.rank == 0:
                 self._write_status("failed", message=error.message)
-                self.progress.close()
+                self.writers.progress.close()
             raise
 
     @property
@@ -128,12 +146,12 @@ class ChainRun:
 
     def _nothing_to_do(self) -> None:
         done = self.chain.cycles
-        self.progress.note(
+        self.writers.progress.note(
             f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
             + f"; to see the result: mpibayes report {self.home}"
         )
-        self.progress.close()
+        self.writers.progress.close()
 
     def _cycles(self, cycles: int) -> bool:
         chain, stop = self.chain, False
@@ -164,11 +182,11 @@ class ChainRun:
             cycles = np.arange(info.cycles[0], last + 1)
             values = {**info.values, "seconds": np.full(n, seconds / n)}
             requested = cycles % self.config.output.thin == 0
-            self.trace.extend(cycles[requested], {name: array[requested] for name, array in values.items()})
-            if info.draw is not None:
-                self.draws.append(last, **info.draw)
+            self.writers.trace.extend(cycles[requested], {name: array[requested] for name, array in values.items()})
+            if info.draw is not None and self.writers.draws is not None:
+                self.writers.draws.append(last, **info.draw)
             latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
-            self.progress.update({"cycle": last, **latest}, n)
+            self.writers.progress.update({"cycle": last, **latest}, n)
             if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:
                 self._write_status("running", latest)
         except MpibayesError as error:
@@ -193,6 +211,7 @@ class ChainRun:
         stop, save, failed = word
         if failed:
             error = self.comm.share(self._failure)
+            assert error is not None  # root's vote says that it has one
             error.shared = True
             raise error
         return stop > 0, save > 0
@@ -203,8 +222,8 @@ class ChainRun:
         It is not written in a directory that another run has taken. While the chain looks for a start, it has no
         progress.
         """
-        if self.progress is not None:
-            fields = self.progress.status(values)
+        if self._writers is not None:
+            fields = self._writers.progress.status(values)
         else:
             fields = {"cycle": 0, "cycles": self.config.run.cycles, "rows": self.chain.n_rows}
         self._last_status, self._state = self.clock.elapsed(), state
@@ -222,9 +241,9 @@ class ChainRun:
 
     def _close(self, finished: bool, words: str, of_run: str) -> None:
         self.guard()
-        if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
+        if merge(self.folder, self._burn_in) is None and self.writers.trace.last_cycle > 0:
             self.guard()  # a directory that was moved away has nothing to merge
-            self.progress.note(
+            self.writers.progress.note(
                 f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
             )
         if finished and words:
@@ -242,10 +261,10 @@ class ChainRun:
                 "run the same command again to continue"
             )
         self._write_status("finished" if finished else "stopped", message=message)
-        self.progress.note(message)
+        self.writers.progress.note(message)
         if of_run:
-            self.progress.note(of_run)
-        self.progress.close()
+            self.writers.progress.note(of_run)
+        self.writers.progress.close()
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -253,20 +272,21 @@ class ChainRun:
         """Write trace and draws first, then the generation that they belong to. All ranks learn whether it worked."""
         started = time.monotonic()
 
-        def flush():
+        def flush() -> None:
             if self._failure is not None:
                 raise self._failure
             self.guard()
-            self.trace.flush()
-            if self.draws is not None:
-                self.draws.flush()
+            self.writers.trace.flush()
+            if self.writers.draws is not None:
+                self.writers.draws.flush()
 
         on_root(self.comm, flush, share=False, what="write the trace and the draws")
-        kept = {}
+        kept: dict[str, Any] = {}
         if self.comm.rank == 0:
-            kept = {"run": self._name, "trace": self.trace.last_cycle}
-            kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
-        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.chain, kept, self.guard)
+            trace, draws = self.writers.trace, self.writers.draws
+            kept = {"run": self._name, "trace": trace.last_cycle}
+            kept |= {} if draws is None else {"labels": draws.last_cycle}
+        resume.save(self.comm, self.folder / CHECKPOINTS, self.chain, kept, self.guard)
         self._saved_cycle = self.chain.cycles
         self._last_checkpoint = self.clock.elapsed()
         self.clock.checkpoint_took(time.monotonic() - started)
@@ -323,7 +343,7 @@ class ChainRun:
         """Start, or resume from the newest checkpoint, and open the writers. False if it was time to stop before it had
         started."""
         comm, config, chain = self.comm, self.config, self.chain
-        result = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
+        result = resume.newest(comm, self.folder / CHECKPOINTS, chain)
         on_root(comm, self._open_folder, share=False, what=f"open {self.folder} for writing")
         if result is not None:
             resume.restore(comm, result, chain)
@@ -332,7 +352,7 @@ class ChainRun:
         cycle = self._saved_cycle = chain.cycles
         self._began = self._last_checkpoint = self.clock.elapsed()  # the search for a start takes time
 
-        def open_writers():
+        def open_writers() -> None:
             self.guard()
             run_directory.write_training_rows(self.folder, self.data.training_rows, self.guard)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
@@ -343,33 +363,27 @@ class ChainRun:
                 run_directory.require_what_it_kept(self.folder, result, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.guard)
             scalars = chain.scalars
-            self.trace = TraceWriter(
-                self.folder, [s.name for s in scalars], self._name, chain.axes, self.guard, kinds(scalars)
-            )
-            self.draws = chain.draws(self.folder, self._name, self.guard)
-            self.trace.truncate(cycle)
-            if self.draws is not None:
-                self.draws.truncate(cycle)
+            names = [s.name for s in scalars]
+            trace = TraceWriter(self.folder, names, self._name, chain.axes, self.guard, kinds(scalars))
+            draws = chain.draws(self.folder, self._name, self.guard)
+            trace.truncate(cycle)
+            if draws is not None:
+                draws.truncate(cycle)
             which = self.number + 1 if config.run.chains > 1 else None
             last = {}
             if result is not None:
                 with contextlib.suppress(MpibayesError):  # a convenience
                     last = last_values(self.folder, cycle)
-            self.progress = Progress(
-                self.folder,
-                cycle,
-                config.run.cycles,
-                chain.n_rows,
-                scalars,
-                number=which,
-                values=last,
-                chains=config.run.chains,
+            n = config.run.chains
+            progress = Progress(
+                self.folder, cycle, config.run.cycles, chain.n_rows, scalars, number=which, values=last, chains=n
             )
+            self._writers = Writers(trace, draws, progress)
             for warning in result.warnings if result is not None else ():
-                self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
+                progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if chain.cycles < config.run.cycles:
                 for words in chain.in_words():
-                    self.progress.note(words if config.run.chains == 1 else f"{self.folder.name}: {words}")
+                    progress.note(words if config.run.chains == 1 else f"{self.folder.name}: {words}")
                 self._write_status("running")
 
         on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,16 +55,18 @@ def newest(comm: Communicator, place: Path, chain: Chain) -> Generation | None:
                 "(run.shards): it is not this run's. Put the directory's own checkpoints back, or start anew with "
                 "--fresh"
             )
-        problems = agree(
-            comm,
-            lambda result=result: [p for index in chain.shards if (p := result.verify_part(index))],
-            f"verify its part of checkpoint {result.cycle:09d}",
-        )
+        verify = partial(_problems, result, chain.shards)
+        problems = agree(comm, verify, f"verify its part of checkpoint {result.cycle:09d}")
         everyone = [p for subset in comm.collect(problems) for p in subset]
         if not everyone:
             return result
         result = on_root(comm, partial(generations.previous, result, everyone), what="look for an older checkpoint")
     return None
+
+
+def _problems(generation: Generation, shards: Sequence[int]) -> list[str]:
+    """Problems of the parts of a generation that hold these shards."""
+    return [problem for index in shards if (problem := generation.verify_part(index))]
 
 
 def restore(comm: Communicator, generation: Generation, chain: Chain) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from datetime import datetime
+from types import FrameType
 
 from mpibayes.hpc.run import signals
 from mpibayes.text import whole_number
@@ -49,7 +50,7 @@ class Clock:
         left = job_time_left()
         self._job_ends = None if left is None else time.monotonic() + left - BATCH_MARGIN_S
 
-    def _on_signal(self, number, frame) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT and self.signalled == "SIGINT":
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)

@@ -135,9 +135,9 @@ def _resolved(config: Config) -> str:
 def open_run(
     folder: Path,
     config: Config,
-    table: Table,
-    content: dict,
-    decided: dict,
+    table: AnyTable,
+    content: dict[str, Any],
+    decided: dict[str, Any],
     fresh: bool,
     lock: Lock,
     growth: Growth = NO_GROWTH,
@@ -210,9 +210,8 @@ def open_run(
     with storing(folder / json_schema.NAME):
         json_schema.write_schema(folder / json_schema.NAME, lock.check)
     if growth.due:
-        n_rows = table.before_growth(before["fingerprint"]).n_rows
         record = before | {"table": str(table.path), **content}
-        grown.take_in(folder, record, n_rows, _resolved(config), lock.check, growth.shards)
+        grown.take_in(folder, record, growth.earlier, _resolved(config), lock.check, growth.shards)
     else:
         records.write_resolved(folder, _resolved(config), lock.check)
     return config
@@ -229,14 +228,12 @@ def require_same_run(folder: Path, config: Config) -> None:
 
 def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) -> str:
     """Describe how a table differs from the one with this fingerprint."""
-    before = table.before_growth(fingerprint) if isinstance(table, Table) else None
-    if before is None:
+    before = grown.rows_before(table, fingerprint)
+    if not before:
         sparse = "" if isinstance(table, Table) or not config.run.grow else "; a sparse table cannot grow (run.grow)"
         return f"the content of {table.path} is not the content the run started with{sparse}"
-    n = counted(table.n_rows - before.n_rows, "row")
-    words = (
-        f"{n} appended to {table.path} since the run started with {before.n_rows:,}; its results describe those rows"
-    )
+    n = counted(table.n_rows - before, "row")
+    words = f"{n} appended to {table.path} since the run started with {before:,}; its results describe those rows"
     return f"{words}. With --grow (run.grow = true) the run adds them, and continues"
 
 

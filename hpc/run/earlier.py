@@ -30,4 +30,5 @@ def places_before(folder: Path, data: Data) -> np.ndarray:
         )
     place = np.full(data.table.n_rows, -1)
     place[numbers] = np.arange(len(numbers))
-    return place[data.numbers_of(0, data.n_rows)]
+    places: np.ndarray = place[data.numbers_of(0, data.n_rows)]
+    return places

@@ -11,10 +11,11 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.sparse import AnyData
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.schedule import Schedule
-from mpibayes.hpc.parallel.shards import Setting
+from mpibayes.hpc.parallel.shards import Setting, count
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import grown, rounds
 from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
@@ -22,6 +23,7 @@ from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_links
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.text import counted, span
 
 MIB = 1 << 20
@@ -37,11 +39,14 @@ class Examined:
     """A configuration and its table, after every check that needs no run."""
 
     config: Config  # "auto" replaced by the first start's choice
-    table: Table  # or `SparseTable`, with `SparseData`
-    data: Data
+    data: AnyData
     n_heldout: int
     family: Family
     sizes: tuple[int, ...] | None = None  # of the shards of a run that has grown
+
+    @property
+    def table(self) -> AnyTable:
+        return self.data.table
 
     @property
     def shards(self) -> Setting:
@@ -60,25 +65,25 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Examined:
     check_table(config, table)
     data = data_of(config, table)
     data.check_blocks()
-    config, _ = with_family(config, table, data)
-    config, table, data = with_links(serial(), config, table, data)
+    config, _ = with_family(config, data)
+    config, data = with_links(serial(), config, data)
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)
     family.read_files([], fresh=True)
-    sizes = _recorded_sizes(config, table, data)
+    sizes = _recorded_sizes(config, data)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = continued(config, family.decided(config, data.n_rows))
-    return Examined(config, table, data, n_heldout, family, sizes)
+    return Examined(config, data, n_heldout, family, sizes)
 
 
-def _recorded_sizes(config: Config, table: Table, data: Data) -> tuple[int, ...] | None:
+def _recorded_sizes(config: Config, data: AnyData) -> tuple[int, ...] | None:
     """Return the sizes of the shards of the run whose resolved configuration this is, if it has grown or is about to;
     None otherwise."""
     folder = config.path.parent
     if config.path.name != RESOLVED or not (folder / PROVENANCE).is_file():
         return None
-    growth = grown.planned(folder, config, table, fresh=False)
+    growth = grown.planned(folder, config, data.table, fresh=False)
     return grown.with_shards(growth, folder, config, data).shards
 
 
@@ -102,7 +107,7 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
 
 def shards_in_words(examined: Examined) -> str:
     """Describe the number of shards and their length."""
-    n = examined.config.run.shards
+    n = count(examined.config.run.shards, examined.data.n_rows)
     if examined.sizes is None:
         return f"{n} of about {examined.data.n_rows // n:,} rows"
     return f"{len(examined.sizes)} of {span(examined.sizes)} rows, as appends have made them"

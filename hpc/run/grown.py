@@ -26,6 +26,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.json_schema import NAME as SCHEMA
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.sparse import AnyData
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.registry import family_of
@@ -56,11 +57,13 @@ LINKED = (".h5", ".npy")  # files that are never modified, only replaced
 
 @dataclass(frozen=True)
 class Growth:
-    """times: number of growths of a run, including one by this start. due: True if this start adds rows. anew: True if
-    no chain has cycles since the last growth. shards: their sizes, if the last growth recorded them."""
+    """times: number of growths of a run, including one by this start. due: True if this start adds rows, to `earlier`
+    ones. anew: True if no chain has cycles since the last growth. shards: their sizes, if the last growth recorded
+    them."""
 
     times: int = 0
     due: bool = False
+    earlier: int = 0
     anew: bool = False
     shards: tuple[int, ...] | None = None
 
@@ -81,30 +84,30 @@ def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growt
             return Growth()
     record = identity.read_provenance(folder)
     times, pending = len(record.get(GROWN, ())), PENDING in record
-    due = config.run.grow and is_longer(table, record["fingerprint"])
-    return Growth(times + due, due, due or pending)
+    earlier = rows_before(table, record["fingerprint"]) if config.run.grow else 0
+    due = 0 < earlier < table.n_rows
+    return Growth(times + due, due, earlier, due or pending)
 
 
-def with_shards(growth: Growth, folder: Path, config: Config, data: Data) -> Growth:
+def with_shards(growth: Growth, folder: Path, config: Config, data: AnyData) -> Growth:
     """Return the growth with the sizes of the shards; root alone."""
     if not growth.times:
         return growth
     record = identity.read_provenance(folder)
     grown = record.get(GROWN, [])
     sizes = grown[-1].get(SHARDS) if grown else None
-    if growth.due:
-        earlier = data.table.before_growth(record["fingerprint"])
-        n = data.n_rows_among(earlier.n_rows if earlier else 0)
+    if growth.due and isinstance(data, Data):
+        n = data.n_rows_among(growth.earlier)
         before = sizes or shards.even_sizes(n, identity.read_resolved(folder)["run"]["shards"])
         n_shards = shards.count(config.run.shards, data.n_rows, family_of(config.kind).default_shards)
         sizes = shards.sizes_after(before, data.n_rows - n, n_shards)
     return replace(growth, shards=tuple(sizes) if sizes else None)
 
 
-def is_longer(table: AnyTable, fingerprint: str) -> bool:
-    """True if a table extends the one with this fingerprint by further rows."""
+def rows_before(table: AnyTable, fingerprint: str) -> int:
+    """Number of rows of the table with this fingerprint, if it is the same table before rows were appended; else 0."""
     before = table.before_growth(fingerprint) if isinstance(table, Table) else None
-    return before is not None and before.n_rows < table.n_rows
+    return 0 if before is None else before.n_rows
 
 
 def take_in(

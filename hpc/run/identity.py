@@ -72,11 +72,10 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Return the record. Raises CheckpointError if the file is damaged or edited."""
     path = folder / PROVENANCE
     try:
-        record = documents.json_value(read_regular(path))
+        record = _record(documents.json_value(read_regular(path)))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
-    fields = {CHECKPOINTS: [], GROWN: []} | record if isinstance(record, dict) else {}
-    if not all(isinstance(fields.get(name), kind) for name, kind in FIELDS.items()):
+    if record is None:
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table is not known")
     rest = {key: value for key, value in record.items() if key != "sha256"}
     if record.get("sha256") != _sum(json.dumps(rest, sort_keys=True)):
@@ -84,6 +83,14 @@ def read_provenance(folder: Path) -> dict[str, Any]:
             f"{path}: damaged (its own SHA-256 does not agree); the run's table is not known. Restore it from a copy"
         )
     return record
+
+
+def _record(value: Any) -> dict[str, Any] | None:
+    """Return a value read from a file if it has the fields of a run's record, else None."""
+    if not isinstance(value, dict):
+        return None
+    fields: dict[str, Any] = {CHECKPOINTS: [], GROWN: [], **value}
+    return value if all(isinstance(fields.get(name), kind) for name, kind in FIELDS.items()) else None
 
 
 def _sum(text: str) -> str:

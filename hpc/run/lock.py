@@ -116,7 +116,7 @@ class Hold:
 class Lock:
     """Root's hold on a run directory. `take`, then `check` before every write, and `release`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.path: Path | None = None
         self._mine: dict[str, Any] = {}
         self._took_s = 0.0  # time taken to write the last file: longer on slow file systems
@@ -213,7 +213,8 @@ class Lock:
                     os.utime(self.path)
 
     def _holds(self, path: Path) -> bool:
-        return (_read(path) or {}).get("token") == self._mine["token"]
+        owner = _read(path)
+        return owner is not None and bool(owner.get("token") == self._mine["token"])
 
     def check(self) -> None:
         """Check the hold as `Hold.check` does; before `take` there is none."""

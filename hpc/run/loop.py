@@ -19,7 +19,6 @@ from typing import Any
 
 from mpibayes.errors import EXIT_INTERNAL, EXIT_STOPPED, CheckpointError, MpibayesError
 from mpibayes.hpc.config.against_table import check_table
-from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel import cores
@@ -28,6 +27,7 @@ from mpibayes.hpc.parallel.comm import Communicator, end_job, names, serial, wor
 from mpibayes.hpc.parallel.groups import Groups
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.schedule import Schedule
+from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import from_file, grown, ranks, rounds, status
@@ -41,7 +41,6 @@ from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.progress import say
 from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_shapes
 from mpibayes.io.files import first_line, open_regular, sha256_of
-from mpibayes.io.tables import AnyTable
 from mpibayes.memory import lack_of_memory
 from mpibayes.text import visible, visible_lines
 
@@ -134,19 +133,21 @@ def _of_mpi(error: BaseException) -> str:
     return f"MPI failed, as it does once another rank or its node is lost ({words}); run the same command again"
 
 
-def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:
+def _run(
+    comm: Communicator, clock: Clock, config_path: Path, out: str | Path | None, overrides: Sequence[str], fresh: bool
+) -> int:
     folder = run_folder(out, config_path)
     if from_file.is_data(config_path):
         source = config_path
         make = functools.partial(from_file.configuration, source, folder, fresh)
         config_path = on_root(comm, make, what=f"import {source}")
-    config: Config = on_root(comm, lambda: load(config_path, overrides), what=f"read {config_path}")
+    config = on_root(comm, lambda: load(config_path, overrides), what=f"read {config_path}")
     warning = cores.crowded(comm)
     if warning and comm.rank == 0:
         print(visible(f"warning: {warning}"), file=sys.stderr, flush=True)
     if clock.max_time_s is None:
         clock.max_time_s = config.run.max_time
-    table: AnyTable = on_root(comm, lambda: opened(config), what=f"open {config.table}")
+    table = on_root(comm, lambda: opened(config), what=f"open {config.table}")
     begun = on_root(comm, lambda: not fresh and run_directory.holds_run(folder))
     on_root(comm, lambda: check_table(config, table, begun))
     data = data_of(config, table)
@@ -157,7 +158,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh, growth))
     if growth.due:  # columns chosen because they had no missing cells may have some now
         on_root(comm, lambda: check_table(config, table, begun))
-    config, about_family = with_family(config, table, data)
+    config, about_family = with_family(config, data)
     if comm.alone:
         done = 0 if fresh or growth.anew else min(map(status.cycles_done, places))
         n_ranks, note = ranks.choose(config, data, done)
@@ -171,7 +172,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             print(visible(f"warning: {note}"), file=sys.stderr, flush=True)
         if about_family:
             print(visible(about_family), flush=True)
-    config, table, data = with_shapes(comm, config, table, data)
+    config, data = with_shapes(comm, config, data)
     # all errors in the input are found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
@@ -190,7 +191,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         return family, content
 
     family, files = groups.agree(load_rows, "read its rows of the table")
-    content = {"fingerprint": table.fingerprint, **files}
+    content = {"fingerprint": data.table.fingerprint, **files}
     if comm.rank == 0 and config.heldout_path is not None:
         content[HELDOUT_FILE] = sha256_of(config.heldout_path)
     lock = Lock()
@@ -200,7 +201,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             lambda: run_directory.open_run(
                 folder,
                 config,
-                table,
+                data.table,
                 content,
                 family.decided(growth.settings(config), data.n_rows),
                 fresh,
@@ -213,11 +214,11 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         on_root(comm, lambda: run_directory.record_start(folder, hosts, lock.check))
         guard = on_root(comm, lambda: lock.hold).check
         if comm.rank == 0:
-            _say_who_does_what(schedule, config.run.shards)
-            if weights := weights_in_words(table):
+            _say_who_does_what(schedule, count(config.run.shards, data.n_rows))
+            if weights := weights_in_words(data.table):
                 say(f"weights: {weights}")
             if growth.due:
-                say(grown.in_words(folder, table.n_rows))
+                say(grown.in_words(folder, data.table.n_rows))
         part = growth.settings(config)
         numbers = schedule.chains_of(groups.number)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.data.sparse import AnyData, SparseData
 from mpibayes.hpc.parallel.schedule import Schedule, decided, fewest
 from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of
@@ -42,7 +41,7 @@ class Work:
         return n_ranks * RANK_BYTES + 2 * self.row_bytes * len(self.schedule(n_ranks).sizes)
 
 
-def work_of(config: Config, data: Data | SparseData) -> Work:
+def work_of(config: Config, data: AnyData) -> Work:
     """Work of a run. config: with its family decided."""
     run, family = config.run, family_of(config.kind)
     n_shards = count(run.shards, data.n_rows, family.default_shards)

@@ -21,16 +21,19 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mpibayes.hpc.parallel.launcher import launched
 from mpibayes.hpc.run.live import Past, panel
 from mpibayes.hpc.scalar import ACTIVE_ROWS, LOOKED_ROWS, Scalar, shown
 from mpibayes.io.files import open_regular
 from mpibayes.text import count, duration, rate, visible
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 EVERY_S = 60.0
 SMOOTHING = 0.1  # weight of the newest cycle in running means
@@ -44,12 +47,14 @@ def line(status: Mapping[str, Any], scalars: Sequence[Scalar], counts: Counts) -
     """Fields of a status (as in status.json) in their fixed order; unknown ones are omitted."""
     fields = {"cycle": f"{status['cycle']}/{status['cycles']}"}
     for s in shown(scalars):
-        value = status.get(s.name)
+        value: float | None = status.get(s.name)
         if s.of:
             done, tried = counts.get(s.log, (0, 0))
             fields |= {s.log: f"{done}/{tried}"} if tried else {}
         elif s.name == ACTIVE_ROWS:
-            fields |= {s.log: f"{count(value)}/{count(status['rows'])}"} if _growing(status) else {}
+            rows = status.get("rows")
+            if value is not None and rows is not None and value < rows:
+                fields[s.log] = f"{count(value)}/{count(rows)}"
         elif s.log and value is not None and math.isfinite(value):
             fields[s.log] = format(int(value) if s.whole else value, s.form.log)
     parts = [f"{name}={text}" for name, text in fields.items()]
@@ -58,11 +63,6 @@ def line(status: Mapping[str, Any], scalars: Sequence[Scalar], counts: Counts) -
         parts += [rate(status["rows_per_second"])] if status.get("rows_per_second") is not None else []
         parts += [f"eta={duration(status.get('eta_s'))}"]
     return " ".join(parts)
-
-
-def _growing(status: Mapping[str, Any]) -> bool:
-    active, rows = status.get(ACTIVE_ROWS), status.get("rows")
-    return active is not None and rows is not None and active < rows
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Progress:
         n_rows: int,
         scalars: Sequence[Scalar],
         stream: TextIO | None = None,
-        clock=time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
         number: int | None = None,
         values: Mapping[str, float] | None = None,
         chains: int | None = None,
@@ -229,7 +229,7 @@ def _number(scalar: Scalar, value: float | None) -> float | int | None:
     return int(value) if scalar.whole and value is not None else value
 
 
-def _live_display(stream: TextIO):
+def _live_display(stream: TextIO) -> Live | None:
     """Start a display redrawn in place if the stream is a terminal; else return None without importing rich."""
     if not stream.isatty() or launched():  # Open MPI gives its ranks a terminal of its own, and logs it
         return None

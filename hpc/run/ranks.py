@@ -15,8 +15,7 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.data.sparse import AnyData
 from mpibayes.hpc.parallel.control_groups import free_memory
 from mpibayes.hpc.parallel.cores import program_cores
 from mpibayes.hpc.parallel.launcher import batch_system, mpirun
@@ -70,7 +69,7 @@ def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
     return most, ""
 
 
-def choose(config: Config, data: Data | SparseData, done: int = 0) -> tuple[int, str]:
+def choose(config: Config, data: AnyData, done: int = 0) -> tuple[int, str]:
     """Apply `decide` to a configuration, whose family is decided, on this machine, unless the user has set the number.
 
     done: cycles that all its chains have. Raises ConfigError if MPIBAYES_RANKS is no number.

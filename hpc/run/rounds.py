@@ -19,7 +19,7 @@ import numpy as np
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.sparse import AnyData
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.groups import Groups
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.run.chain_run import ChainRun
 
 
-def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
+def decided(config: Config, scalars: Sequence[Scalar], data: AnyData) -> Config:
     """Return the configuration with run.until decided: "auto" is "settled" for several chains on a small table, else
     "cycles"; "scores" is "cycles" for a single chain, or without held-out rows."""
     if config.run.until == "scores":
@@ -167,7 +167,7 @@ def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int
     def look() -> Judgement:
         result = judge([traces[i] for i in sorted(traces)], chain.scalars, chain.n_rows, cycle, config.burn_in)
         if result.known and not result.settled and cycle < config.run.cycles:
-            mine[0].progress.note(f"{mine[0].home}: cycle {cycle:,}: {result}")
+            mine[0].writers.progress.note(f"{mine[0].home}: cycle {cycle:,}: {result}")
         return result
 
     return on_root(groups.world, look, what="judge the traces")

@@ -189,7 +189,8 @@ def _rows_came(run_dir: Path) -> tuple[dict[str, Any], bool]:
     times, pending = len(record.get(GROWN, ())), PENDING in record
     if not times:
         return {}, False
-    fields, words = {"grown": times}, []
+    fields: dict[str, Any] = {"grown": times}
+    words = []
     if owner := owner_of(run_dir):
         fields |= owner | {"state": STARTING}
         if liveness(fields)[0] is False:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mpibayes.errors import ConfigError
@@ -14,11 +15,12 @@ from mpibayes.hpc.data.children import child_columns
 from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.shapes import fit_shapes
-from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.data.sparse import AnyData, SparseData
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.rows import Column
+from mpibayes.io.sparse import SparseTable
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable, is_sparse, open_table
 
@@ -40,12 +42,12 @@ def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> A
             "choose another model (model.family, model.likelihood)"
         )
     table = open_table(path, requested)
-    if isinstance(table, Table):
-        table = table.before_growth(fingerprint) or table
-    return as_modelled(config, table)
+    if not isinstance(table, Table):
+        return table
+    return as_modelled(config, table.before_growth(fingerprint) or table)
 
 
-def as_modelled(config: Config, table: AnyTable) -> AnyTable:
+def as_modelled(config: Config, table: Table) -> Table:
     """Return the table with numeric columns as the model needs them: plain or in coordinates; in bins that other
     columns depend on, on lines, or below columns with levels."""
     plain, shaped, binned, lined = config.model.plain, config.model.shaped, config.model.binned, config.model.lined
@@ -70,25 +72,29 @@ def weights_in_words(table: AnyTable) -> str:
     return f"'{table.weight}' does not count in the fit, which is of the rows as they are"
 
 
-def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
-    """Return configuration, table and rows with the coordinates of real columns, the columns that may depend on each
-    other by lines or on columns with levels, and the bins of numbers that may be parents: an earlier start's, or fitted
-    to the training rows by a first one. Root fits, so that they do not depend on the number of ranks. Collective."""
+def with_shapes(comm: Communicator, config: Config, data: AnyData) -> tuple[Config, AnyData]:
+    """Return configuration and rows with the coordinates of real columns, the columns that may depend on each other by
+    lines or on columns with levels, and the bins of numbers that may be parents: an earlier start's, or fitted to the
+    training rows by a first one. Root fits, so that they do not depend on the number of ranks. Collective."""
+    if not isinstance(data, Data):
+        return config, data
     if config.model.fits_shapes:
-        views, given = config.model.has_views, {n for n, c in config.columns.items() if c.prior is not None}
+        views, given = config.model.has_views, {n for n, c in config.columns.items() if c.given}
         shapes = on_root(comm, lambda: fit_shapes(data, views, given), what="fit the shapes of its real columns")
         if shapes and comm.rank == 0:
             say(f"shapes: {some(list(shapes))} (model.shapes)")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
     fits_lines = config.model.fits_lines or config.model.links_by_default
-    config, table, data = with_links(comm, config, table, data)
+    config, linked = with_links(comm, config, data)
     if fits_lines and config.model.lined and comm.rank == 0:
         say(f"links: {some(list(config.model.lined))} may depend on each other linearly (model.links, model.lines)")
-    return config, table, data
+    return config, linked
 
 
-def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
+def with_links(comm: Communicator, config: Config, data: AnyData) -> tuple[Config, AnyData]:
     """Return what `with_shapes` does, without fitting coordinates. Collective."""
+    if not isinstance(data, Data):
+        return config, data
     decided = config.model.links_by_default
     if decided and any(of.taken for of in config.sections.values()):
         decided = "none"  # columns beside an outcome are not linked
@@ -98,35 +104,38 @@ def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data |
         lines = line_columns(data, config.model.parents, config.model.binned) or "none"
         config = config.changed("model", lines=lines, **({"links": "none"} if decided and lines == "none" else {}))
         if config.model.lined:
-            table = as_modelled(config, table)
-            data = data_of(config, table)
+            data = _data_as_modelled(config, data.table)
     if config.model.fits_children:
         born = child_columns(data, config.model.parents, config.model.binned)
         config = config.changed("model", children=born or "none")
         if config.model.born:
-            table = as_modelled(config, table)
-            data = data_of(config, table)
+            data = _data_as_modelled(config, data.table)
     if config.model.fits_bins:
-        cuts = on_root(comm, lambda: fit_bins(data, config.model.parents), what="cut its numbers into bins")
+        cuts = on_root(comm, partial(fit_bins, data, config.model.parents), what="cut its numbers into bins")
         config = config.changed("model", bins=cuts or "none")
-    if not any((config.model.shaped, config.model.binned, config.model.lined, config.model.born)):
-        return config, table, data
-    table = as_modelled(config, table)
-    return config, table, data_of(config, table)
+    if any((config.model.shaped, config.model.binned, config.model.lined, config.model.born)):
+        data = _data_as_modelled(config, data.table)
+    return config, data
 
 
-def data_of(config: Config, table: AnyTable) -> Data | SparseData:
+def data_of(config: Config, table: AnyTable) -> AnyData:
     """Rows of the table that a run works on."""
-    if config.model.sparse:
-        return SparseData(table, config.heldout_fraction)
+    return SparseData(table, config.heldout_fraction) if isinstance(table, SparseTable) else _typed(config, table)
+
+
+def _typed(config: Config, table: Table) -> Data:
     return Data(table, config.unused, config.heldout_fraction, config.joint, config.model.latent)
 
 
-def with_family(config: Config, table: AnyTable, data: Data | SparseData) -> tuple[Config, str]:
+def _data_as_modelled(config: Config, table: Table) -> Data:
+    return _typed(config, as_modelled(config, table))
+
+
+def with_family(config: Config, data: AnyData) -> tuple[Config, str]:
     """Return the configuration with the family chosen for "auto" on this table, and a sentence about the choice."""
     choice = registry.choice_for(config.model.family)
     if choice is None:
         return config, ""
-    size = table.n_rows, len(data.stored)
+    size = data.table.n_rows, len(data.stored)
     family = choice.family_for(config, *size)
     return config.changed("model", family=family), choice.in_words(family, *size)
