@@ -41,7 +41,11 @@ def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarr
 
 
 def parse(
-    kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missing: np.ndarray, form: Form | None = None
+    kind: str,
+    levels: pa.StringArray | None,
+    texts: pa.StringArray,
+    missing: np.ndarray,
+    form: Form | Dates | None = None,
 ):
     """Parse texts as cells of a column of this kind: (values, mask of texts that it cannot hold).
 

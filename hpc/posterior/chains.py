@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from mpibayes.io.tables import AnyTable, imported_from
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted, option
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ class KeptChains:
         weights = table.weights() if self.data.training_rows is None else table.weights()[self.data.training_rows]
         if not weights.any():
             raise ConfigError(f"{table.path}: all rows that were trained on have weight 0; ask with --unweighted")
-        return weights / weights.max()
+        relative: np.ndarray = weights / weights.max()
+        return relative
 
     @property
     def held_out(self) -> np.ndarray:
@@ -256,7 +260,7 @@ def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
 
     Raises ConfigError if there is no run.
     """
-    groups: list[tuple[dict, list[Path]]] = []
+    groups: list[tuple[dict[str, Any], list[Path]]] = []
     for home in map(Path, run_dirs):
         chain_directories(home)
         settings = as_dict(load(_settings_in(home) / RESOLVED))
@@ -292,7 +296,7 @@ def burn_in_of(run_dir: str | Path) -> int:
     return config_in(run_dir).burn_in
 
 
-def evenly(items: Sequence, most: int) -> list:
+def evenly(items: Sequence[T], most: int) -> list[T]:
     """Select at most `most` items, evenly spaced, including the last one."""
     if len(items) <= most:
         return list(items)

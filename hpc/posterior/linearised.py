@@ -14,4 +14,5 @@ def linearised_variance(in_group: np.ndarray, squares: np.ndarray, weights: np.n
     n, total = len(weights), weights.sum()
     p = in_group / total
     residuals = np.maximum(squares * (1.0 - 2.0 * p) + p**2 * (weights**2).sum(), 0.0)
-    return residuals / total**2 * (n / (n - 1) if n > 1 else np.nan)
+    variance: np.ndarray = residuals / total**2 * (n / (n - 1) if n > 1 else np.nan)
+    return variance

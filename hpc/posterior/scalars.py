@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
-def quiet_arviz():
+def quiet_arviz() -> ModuleType:
     """Import ArviZ without the FutureWarning it prints on import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

@@ -62,4 +62,5 @@ def _implied(a: Absence, events: Events, which: np.ndarray) -> np.ndarray:
     of_codes = lacks[np.maximum(events.codes, 0)] & (events.codes >= 0)
     of_sets = of_codes if events.sets is None else ~(events.sets & ~lacks).any(axis=1) & events.sets.any(axis=1)
     implied = np.where(events.codes >= 0, of_codes, of_sets)
-    return np.append(implied, False)[which]
+    mask: np.ndarray = np.append(implied, False)[which]
+    return mask

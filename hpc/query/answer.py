@@ -109,13 +109,16 @@ def _drawn(answer: Answer, columns: Mapping[str, np.ndarray], most: int) -> Any:
     if answer.bars:
         table.columns[-1].no_wrap, table.columns[-1].overflow = True, "crop"
     size = columns.get(answer.bars, answer.columns.get(answer.bars))
-    top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
+    top = float(np.nanmax(size[:most])) if size is not None and most else 0.0
     for i in range(most):
         cells = [cell(columns[name][i]) for name in names]
-        drawn = bool(answer.bars) and top > 0.0 and np.isfinite(size[i])
-        bar = [Text("█" * round(24 * size[i] / top) if drawn else "", "blue")] if answer.bars else []
-        table.add_row(*cells, *bar)
+        table.add_row(*cells, *([] if size is None else [Text(_bar(size[i], top), "blue")]))
     return table
+
+
+def _bar(x: float, top: float) -> str:
+    """Bar of a number, in blocks; `top`, the largest, has 24."""
+    return "█" * round(24 * x / top) if top > 0.0 and np.isfinite(x) else ""
 
 
 def cell(x: Any) -> str:
@@ -144,7 +147,8 @@ def check_name(out: Path, picture: bool) -> None:
 
 def write(answer: Answer, out: Path) -> None:
     """Write all lines, or the picture."""
-    if out.suffix == ".png":
+    check_name(out, answer.picture is not None)
+    if answer.picture is not None and out.suffix == ".png":
         from mpibayes.hpc.report.drawing import png
 
         write_bytes(out, png(answer.picture()))
@@ -158,7 +162,7 @@ def write(answer: Answer, out: Path) -> None:
         write_bytes(out, _table(answer, out.suffix))
 
 
-def as_json(array: np.ndarray) -> list:
+def as_json(array: np.ndarray) -> list[Any]:
     """Values for JSON; NaN becomes None."""
     return [None if isinstance(x, float) and not np.isfinite(x) else x for x in array.tolist()]
 

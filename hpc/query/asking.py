@@ -221,17 +221,19 @@ class Asking:
         draws = self.draws({*target.of, *given.of})
         blocks = average.in_blocks(n, self._block(draws, 40))
 
-        def work(i: int) -> tuple[np.ndarray, ...]:
+        def work(i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             known, more = given.block(blocks[i]), target.block(blocks[i])
             log_given, log_r = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
             for d, draw in enumerate(draws):
                 on_them = draw.given(known)
                 log_given[d], log_r[d] = on_them.log_p, on_them.log_density(more)
             w = average.weights(log_given)
-            return *average.log_average(log_r, w, self.averages), average.effective(w)
+            log, error = average.log_average(log_r, w, self.averages)
+            return log, error, average.effective(w)
 
-        parts = dealt(self.comm, len(blocks), work)
-        return tuple(np.concatenate(a) for a in zip(*parts)) if parts else (np.zeros(0),) * 3
+        parts = dealt(self.comm, len(blocks), work) or [(np.zeros(0),) * 3]
+        log, error, effective = (np.concatenate(a) for a in zip(*parts))
+        return log, error, effective
 
     def distributions(self, name: str, given: Known, most: int) -> Iterator[tuple[slice, Distributions]]:
         """Yield the distribution of a column given each row's known cells, a block of rows at a time; not shared by
@@ -249,7 +251,9 @@ class Asking:
         blocks, work = self._distributions(name, given, most)
         return dealt(self.comm, len(blocks), lambda i: made(blocks[i], work(blocks[i])))
 
-    def _distributions(self, name: str, given: Known, most: int) -> tuple[list[slice], Callable]:
+    def _distributions(
+        self, name: str, given: Known, most: int
+    ) -> tuple[Sequence[slice], Callable[[slice], Distributions]]:
         """Blocks of rows, and a function that computes the distributions of one block; the draws must have been
         made."""
         cells = self.supports([name], most)[name]

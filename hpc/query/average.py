@@ -54,7 +54,8 @@ class Averages:
         if len(sums[0]) < 2:
             return np.full(sums[0].shape[1:], np.nan)
         each = [len(s) / (len(s) - 1) * (s**2).sum(axis=0) for s in sums if len(s) > 1]
-        return np.sqrt(np.max(each, axis=0))
+        error: np.ndarray = np.sqrt(np.max(each, axis=0))
+        return error
 
 
 def weights(log_p: np.ndarray) -> np.ndarray:
@@ -62,12 +63,14 @@ def weights(log_p: np.ndarray) -> np.ndarray:
     top = log_p.max(axis=0)
     w = np.exp(log_p - np.where(np.isfinite(top), top, 0.0))
     total = w.sum(axis=0)
-    return np.where(total > 0.0, w / np.where(total > 0.0, total, 1.0), 1.0 / len(log_p))
+    shares: np.ndarray = np.where(total > 0.0, w / np.where(total > 0.0, total, 1.0), 1.0 / len(log_p))
+    return shares
 
 
 def effective(w: np.ndarray) -> np.ndarray:
     """Effective number of draws, (n,), with weights (D, n) that sum to 1."""
-    return 1.0 / (w**2).sum(axis=0)
+    n: np.ndarray = 1.0 / (w**2).sum(axis=0)
+    return n
 
 
 def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[np.ndarray, np.ndarray]:

@@ -99,8 +99,7 @@ def _information(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int]) -> tuple[
 def remarks(name: str, others: Sequence[str], table: InTable | None, run: np.ndarray, effect: str) -> list[str]:
     """Say which of the other columns tell more about a column in the table than in the run, (B,) nats; effect: of that
     on the answer."""
-    more = [] if table is None else table.more(run)
-    if not len(more):
+    if table is None or not len(more := table.more(run)):
         return []
     named = [f"{others[i]} ({table.information[i]:.3f} nats, {run[i]:.3f} here)" for i in more[:NAMED]]
     rest = f" and {counted(len(more) - NAMED, 'more column')}" if len(more) > NAMED else ""

@@ -7,8 +7,9 @@ have no value in common. Its error is a jackknife over batches of draws.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
+from mpibayes.hpc.law import Law
 from mpibayes.hpc.parallel.agreement import agree, on_root
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average, new_rows
@@ -140,16 +142,15 @@ def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top
     other.require("compare")
     theirs = {c.name: c for c in other.columns}
     asked = _names(asking, columns)
-    pairs = {n: _common(asking, other, n) for n in asked if n in theirs}
-    names = [n for n, cells in pairs.items() if cells is not None]
-    if not names:
+    pairs = {n: both for n in asked if n in theirs and (both := _common(asking, other, n)) is not None}
+    if not pairs:
         raise ConfigError("the two runs have no column in common")
-    cells = [{n: pairs[n][i] for n in names} for i in (0, 1)]
+    cells = [{n: both[i] for n, both in pairs.items()} for i in (0, 1)]
     nothing = Known(1, {})
     groups = [_described(a, name, nothing, c) for a, name, c in zip((asking, other), ("this run", "the other"), cells)]
     if asking.of_whom != other.of_whom:
         asking.of_whom = f"this run: {asking.of_whom or NO_WEIGHTS}; the other: {other.of_whom or NO_WEIGHTS}"
-    left = [n for n in asked if n not in names]
+    left = [n for n in asked if n not in pairs]
     notes = [f"not compared, since the other run has no such column: {', '.join(left[:8])}"] if left else []
     return _answer(asking, groups, cells[0], top, notes, "of a new row", same_draws=False)
 
@@ -181,18 +182,8 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
     n_rows, total_weight = 0, 0.0
     for batch in new.batches():
         known = asking.known(batch.rows, batch.there(asking))
-        blocks = average.in_blocks(known.n_rows, 1_024)
         weights = np.ones(known.n_rows) if new.weights is None else new.weights[n_rows : n_rows + known.n_rows]
-
-        def work(d: int, known=known, blocks=blocks, weights=weights) -> dict[str, np.ndarray]:
-            total = {n: np.zeros(len(c)) for n, c in cells.items()}
-            masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
-            for rows in blocks:
-                given = draws[d].given(known.block(rows))
-                for n in cells:
-                    total[n] += (given.averaged(cells[n].events, masses[n]) * weights[rows, None]).sum(axis=0)
-            return total
-
+        work = partial(_summed, draws, cells, known, weights)
         for total, part in zip(sums, dealt(asking.comm, len(draws), work)):
             for n, x in part.items():
                 total[n] += x
@@ -200,6 +191,19 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
     each = [{n: x / total_weight for n, x in total.items()} for total in sums]
     many = f" ({counted(n_rows, 'row')})" if counted(n_rows, "row") not in new.path.name else ""
     return _group(asking, f"{new.path.name}{many}", np.zeros(len(draws)), each)
+
+
+def _summed(
+    draws: Sequence[Law], cells: Mapping[str, Support], known: Known, weights: np.ndarray, d: int
+) -> dict[str, np.ndarray]:
+    """Weighted sums of the distributions of rows under draw d, (U,) by column."""
+    total = {n: np.zeros(len(c)) for n, c in cells.items()}
+    masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
+    for rows in average.in_blocks(known.n_rows, 1_024):
+        given = draws[d].given(known.block(rows))
+        for n in cells:
+            total[n] += (given.averaged(cells[n].events, masses[n]) * weights[rows, None]).sum(axis=0)
+    return total
 
 
 def _group(asking: Asking, name: str, log_p: np.ndarray, each: Sequence[dict[str, np.ndarray]]) -> Group:
@@ -226,9 +230,8 @@ def _common(asking: Asking, other: Asking, name: str) -> tuple[Support, Support]
         levels = [level for level in mine.levels if level in set(their.levels)]
         if not levels:
             return None
-        return tuple(
-            Support(Events(c, np.array([c.levels.index(level) for level in levels], np.int64))) for c in (mine, their)
-        )
+        codes = [np.array([c.levels.index(level) for level in levels], np.int64) for c in (mine, their)]
+        return Support(Events(mine, codes[0])), Support(Events(their, codes[1]))
     if mine.atoms != their.atoms or mine.resolution != their.resolution or mine.log != their.log:
         return None
     support = asking.supports([name], CELLS)[name]
@@ -243,7 +246,8 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Jensen-Shannon divergence in nats of distributions (..., U), each scaled to sum 1."""
     p, q = (np.maximum(x / np.maximum(x.sum(axis=-1, keepdims=True), TINY), TINY) for x in (p, q))
     m = 0.5 * (p + q)
-    return 0.5 * (p * np.log(p / m) + q * np.log(q / m)).sum(axis=-1)
+    nats: np.ndarray = 0.5 * (p * np.log(p / m) + q * np.log(q / m)).sum(axis=-1)
+    return nats
 
 
 def _spread(without: np.ndarray) -> float:
@@ -268,8 +272,8 @@ def _answer(
         if same_draws:
             error.append(_spread(divergence(a.without[n], b.without[n])))
         else:
-            parts = divergence(a.without[n], b.p[n]), divergence(a.p[n], b.without[n])
-            error.append(float(np.hypot(*(_spread(x) for x in parts))))
+            of_a, of_b = divergence(a.without[n], b.p[n]), divergence(a.p[n], b.without[n])
+            error.append(float(np.hypot(_spread(of_a), _spread(of_b))))
         difference = a.p[n] - b.p[n]
         u = int(np.abs(difference).argmax())
         most.append(c.words[u])
@@ -287,7 +291,7 @@ def _answer(
     }
     drawn = [str(n) for n in names[order][:PICTURED]]
 
-    def picture():
+    def picture() -> Any:
         from mpibayes.hpc.query.figures import side_by_side
 
         sides = [(g.name, {n: g.p[n] for n in drawn}) for g in groups]

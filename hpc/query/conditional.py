@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.query import carried, histogram
 from mpibayes.hpc.query.absent import NeverThere
@@ -17,7 +17,7 @@ from mpibayes.hpc.query.asking import Asking, Distributions
 from mpibayes.hpc.query.conditions import Item, rounded, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
-from mpibayes.hpc.query.question import Question
+from mpibayes.hpc.query.question import Question, RowsQuestion
 from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
 from mpibayes.hpc.query.training import weighted_apart
 from mpibayes.io.clock import around
@@ -49,22 +49,19 @@ class Conditional(Question):
         if rows is not None:
             return _of_rows(asking, column, self.given, rows)
         known = described(asking, self.given, "--given", None)
-        apart(Known(1, {name: ()}), known)
+        apart([name], known)
         asking.draws({name, *known.of})
         (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
         (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
         columns = _lines_of(column, coarse.support.words, coarse.p[0], coarse.error[0])
-        order, shown = order_of(column), BRIEF
-        if order:
-            shown = max(BRIEF, min(len(order), LEVELS))
-        elif column.levels:
-            order = np.argsort(-coarse.p[0], kind="stable")
+        order = order_of(column)
         if column.levels:
-            columns = {key: values[np.array(order)] for key, values in columns.items()}
+            at = np.array(order or np.argsort(-coarse.p[0], kind="stable"))
+            columns = {key: values[at] for key, values in columns.items()}
         facts, brief = ([], None) if column.levels else (_facts(fine), histogram.brief(name, fine, BRIEF))
         title = f"{name} given {words(known) or 'nothing'}"
 
-        def picture():
+        def picture() -> Any:
             from mpibayes.hpc.query.figures import distribution
 
             return distribution(title, coarse if column.levels else fine, asking.averages.n_draws, facts)
@@ -76,6 +73,7 @@ class Conditional(Question):
         remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
         remarks += carried.given(asking, name, list(known.of))
         remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
+        shown = max(BRIEF, min(len(order), LEVELS))
         return Answer(
             title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(column, *brief), picture=picture,
             facts=facts,
@@ -126,7 +124,7 @@ def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRow
     for batch in rows.batches():
         if given:
             known = described(asking, given, "--given", batch)
-            apart(Known(1, {name: ()}), known)
+            apart([name], known)
         else:
             known = asking.known(batch.rows, [n for n in batch.there(asking) if n != name])
         title = f"{name} given {words(known) or 'nothing'}"
@@ -168,13 +166,13 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Impute(Question):
+class Impute(RowsQuestion):
     """Each missing cell of the columns `of`, all by default, given the other cells of its row."""
 
     of: Sequence[str] = ()
-    OF_ROWS = KNOWS_OUTCOME = True
+    KNOWS_OUTCOME = True
 
-    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+    def answer_rows(self, asking: Asking, rows: NewRows) -> Answer:
         names, parts, n = asking.conditions.names(self.of) or asking.answerable, [], 0
         never = NeverThere(asking)
         for batch in rows.batches():
@@ -184,9 +182,8 @@ class Impute(Question):
                 blank = np.flatnonzero(column.is_missing(getattr(batch.rows, column.block)[:, column.index]))
                 never.look([column.name], known, blank)
                 given = known.without([column.name]).take(blank)
-                parts += asking.of_distributions(
-                    column.name, given, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
-                )
+                made = partial(_cells_of, column, n + blank)
+                parts += asking.of_distributions(column.name, given, CELLS, made)
             n += len(batch.rows)
         title = f"Missing cells of {rows.path.name}"
         if not parts:
@@ -215,6 +212,10 @@ def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
         if never_negative(column) and (here := columns["column"] == column.name).any():
             shares[column.name] = float(np.mean([low.startswith("-") for low in columns["low"][here]]))
     return shares
+
+
+def _cells_of(column: Column, rows: np.ndarray, at: slice, d: Distributions) -> dict[str, np.ndarray]:
+    return _cells(column, rows[at], d)
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:

@@ -66,11 +66,10 @@ class Conditions:
         """Read conditions, each COLUMN=VALUE; return them by column."""
         conditions: dict[str, Events] = {}
         for item in items:
-            of_python = isinstance(item, Said)
-            name, value = (item.name, item.value) if of_python else self.split(item, option)
+            name, value = (item.name, item.value) if isinstance(item, Said) else self.split(item, option)
             if name in conditions:
                 raise ConfigError(f"{option} '{item}': column '{name}' has a condition already")
-            conditions[name] = (self.of_value if of_python else self.event)(self.column(name), value)
+            conditions[name] = self.of_value(self.column(name), value)
         return conditions
 
     def is_condition(self, item: Item) -> bool:
@@ -173,9 +172,10 @@ class Conditions:
 
         from mpibayes.io.dates import Dates, stored
         from mpibayes.io.encode import expectation, parse
+        from mpibayes.io.forms import Form
 
         entry = self._like.source.get("forms", {}).get(column.name)
-        forms = [stored(entry)] if entry else [None]
+        forms: list[Form | Dates | None] = [stored(entry)] if entry else [None]
         if column.unit:
             forms += [Dates("ymd"), Dates("clock"), None]
         for form in [*forms, *([None] if entry else [])]:

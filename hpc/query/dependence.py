@@ -11,9 +11,10 @@ with p_k(a) p_k(b); the information through links is that within clusters (docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from mpibayes.hpc.query.support import Support
 CELLS = 16  # of a numeric column
 WIDE = 1_000  # total cells of the columns in one tile
 TINY = 1e-300
+Tables = tuple[np.ndarray, np.ndarray, np.ndarray]  # see `_joint`
 OF_LINKS = "groups: the information through clusters alone, without links; inside: that within a cluster, by links"
 
 
@@ -74,7 +76,7 @@ class Dependence(Question):
         if asking.asked.linked:
             lines |= {"groups": mutual.groups[i, j], "inside": mutual.inside[i, j]}
 
-        def picture():
+        def picture() -> Any:
             from mpibayes.hpc.query.figures import pairs
 
             return pairs(names, mutual.information, asking.averages.n_draws)
@@ -148,7 +150,8 @@ class Masses:
 
 def _groups(names: Sequence[str], supports: dict[str, Support]) -> list[list[str]]:
     """Split columns into groups with at most WIDE cells in total, or of a single column."""
-    groups, held = [], WIDE
+    groups: list[list[str]] = []
+    held = WIDE
     for name in names:
         held += len(supports[name])
         if held > WIDE:
@@ -158,39 +161,38 @@ def _groups(names: Sequence[str], supports: dict[str, Support]) -> list[list[str
     return groups
 
 
-def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]]:
+def _tiles(a: list[list[str]], b: list[list[str]], same: bool) -> Iterator[tuple[list[str], list[str]]]:
     yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
 
 
 def _of_tile(
     asking: Asking, draws: Sequence[JointLaw], masses: Sequence[Masses], a: list[str], others: list[str]
-) -> tuple[np.ndarray, ...]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Mutual information of each of a with each of `others`, its error, and the parts through groups and links."""
     starts = [*asking.averages.batches, len(draws)]
     events = masses[0].events([*a, *others]) if asking.asked.linked else None
 
-    def work(b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def work(b: int) -> Tables:
         each = range(starts[b], starts[b + 1])
         joints = (_joint(draws[d], masses[d].of([*a, *others]), a, others, events) for d in each)
         return _sums(joints, (len(a), len(others)))
 
-    sums, apart, inside = zip(*dealt(asking.comm, len(starts) - 1, work))
-    sums = np.array(sums)
+    joint, apart, inside = zip(*dealt(asking.comm, len(starts) - 1, work))
+    sums = np.array(joint)
     widths = [[masses[0].cells(n) for n in names] for names in (a, others)]
     cuts = [np.concatenate([[0], np.cumsum(w)[:-1]]) for w in widths]
     sizes = np.diff(starts)
     whole = sums.sum(axis=0)
     value = _mutual(whole / len(draws), *cuts)
     groups = value if events is None else _mutual(sum(apart) / len(draws), *cuts)
-    parts = groups, sum(inside) / len(draws)
-    n = len(sums)
-    if n < 2:
-        return value, np.full(value.shape, np.nan), *parts
-    without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])
-    return value, np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0)), *parts
+    n, error = len(sums), np.full(value.shape, np.nan)
+    if n > 1:
+        without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])
+        error = np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+    return value, error, groups, sum(inside) / len(draws)
 
 
-def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
+def _sums(joints: Iterator[Tables], shape: tuple[int, int]) -> Tables:
     """Sums over draws of the joint tables, of the tables without links, and of the information within clusters; without
     links the second is empty."""
     total, apart, inside = next(joints)
@@ -200,8 +202,12 @@ def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> t
 
 
 def _joint(
-    draw: JointLaw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None
-) -> tuple[np.ndarray, ...]:
+    draw: JointLaw,
+    mass: dict[str, np.ndarray],
+    a: list[str],
+    b: list[str],
+    events: Mapping[str, Events] | None = None,
+) -> Tables:
     """Probabilities of all pairs of cells in one draw. events: of each column, if columns may be linked; then also the
     probabilities without links, and the information within clusters of pairs of columns (A, B)."""
     marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
@@ -240,4 +246,5 @@ def _mutual(joint: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     n_rows, n_columns = (np.diff([*cut, n]) for cut, n in zip((rows, columns), p.shape))
     expected = np.repeat(by_block[0], n_columns, axis=1) * np.repeat(by_block[1], n_rows, axis=0)
     cells = p * np.log(p / np.maximum(expected, TINY))
-    return np.add.reduceat(np.add.reduceat(cells, rows, axis=0), columns, axis=1)
+    blocks: np.ndarray = np.add.reduceat(np.add.reduceat(cells, rows, axis=0), columns, axis=1)
+    return blocks

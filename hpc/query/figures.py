@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from mpibayes.hpc.query.asking import Distributions
+from mpibayes.hpc.query.support import Support
 from mpibayes.hpc.report.drawing import CHAINS, FAINT, plot, shortened
 from mpibayes.hpc.report.drawing import styled_figure as styled
 from mpibayes.io.order import order_of
@@ -18,7 +20,7 @@ IN_A_PANEL = 18  # most cells of a column drawn, the most probable ones
 
 
 @styled
-def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tuple[str, str]] = ()):
+def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tuple[str, str]] = ()) -> Any:
     """Draw the distribution of a column: bars with errors for levels; for numbers a density, and bars for atoms. facts:
     text below the title."""
     column, p, error, e = d.support.column, d.p[0], d.error[0], d.support.events
@@ -59,7 +61,7 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
 
 
 @styled
-def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
+def pairs(names: Sequence[str], information: np.ndarray, n_draws: int) -> Any:
     """Draw the mutual information of each pair of columns as the absolute correlation of two normals that have as
     much."""
     strength = np.sqrt(1.0 - np.exp(-2.0 * np.maximum(information, 0.0)))
@@ -78,12 +80,14 @@ def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
 
 
 @styled
-def side_by_side(sides: Sequence[tuple[str, dict[str, np.ndarray]]], cells: dict, divergence: np.ndarray):
+def side_by_side(
+    sides: Sequence[tuple[str, dict[str, np.ndarray]]], cells: Mapping[str, Support], divergence: np.ndarray
+) -> Any:
     """Draw the distributions of columns in two groups, a panel per column: bars for levels, steps for numbers."""
     figure = plot(9.0, 0.8 + 2.6 * ((len(cells) + 1) // 2))
     for i, ((name, support), apart) in enumerate(zip(cells.items(), divergence)):
         axes = figure.add_subplot((len(cells) + 1) // 2, 2, i + 1)
-        total = sum(of[name] for _, of in sides)
+        total = np.sum([of[name] for _, of in sides], axis=0)
         order = np.sort(np.argsort(-total, kind="stable")[:IN_A_PANEL])
         place, width = np.arange(len(order)), 0.8 / len(sides)
         for g, (title, of) in enumerate(sides):

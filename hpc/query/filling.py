@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from mpibayes.io.absent import Absence, rows_lacking
 from mpibayes.io.complete import form_of
 from mpibayes.io.files import reading
 from mpibayes.io.row_names import require_same
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.io.tables import sources_near
 from mpibayes.text import counted
 
@@ -47,7 +48,7 @@ class Filling:
     places: np.ndarray | None = None
     n_rows: int = 0
     classes: GapClasses | None = None
-    _absent: Counter = field(default_factory=Counter)
+    _absent: Counter[Absence] = field(default_factory=Counter)
 
     def rows(self) -> Iterator[tuple[int, Rows]]:
         """Yield (number of the first row from 0, rows)."""
@@ -59,8 +60,9 @@ class Filling:
 
     def blocks(self, completion: Completion) -> Iterator[tuple[int, int, Cells]]:
         """Yield (number of the first row from 0, number of rows, their missing cells)."""
-        if self.classes is not None:
-            completion.calibrate(self._tallied, self.classes.gaps, self.classes.n)
+        if self.classes is not None and self.places is not None:
+            tallied = partial(self._tallied, self.places, self.classes.of)
+            completion.calibrate(tallied, self.classes.gaps, self.classes.n)
         absences, self._absent = Absence.stored(self.asking.asked.like.source), Counter()
         for first, rows in self.rows():
             self._absent.update(dict(rows_lacking(absences, self.asking.asked.like.columns, rows)))
@@ -76,11 +78,11 @@ class Filling:
             drawn = completion.cells(self._known(rows, places), gaps, first + np.arange(n), places, classes)
             yield first, n, {name: (gaps[name], drawn[name]) for name in gaps}
 
-    def _tallied(self) -> Iterator[PartOfTable]:
+    def _tallied(self, places: np.ndarray, classes: np.ndarray) -> Iterator[PartOfTable]:
         for first, rows in self.rows():
             of = slice(first, first + len(rows))
             ids = np.arange(first, of.stop)
-            yield PartOfTable(self.asking.known(rows), ids, self.places[of], self.classes.of[of])
+            yield PartOfTable(self.asking.known(rows), ids, places[of], classes[of])
 
     def calibrated(self) -> Filling:
         """Return a filling whose draws are calibrated. Collective. Raises ConfigError for rows that are not the
@@ -104,7 +106,7 @@ class Filling:
         return {name: n for name, n in result.items() if n}
 
     @property
-    def _never_negative(self):
+    def _never_negative(self) -> list[Column]:
         return [c for c in self.asking.columns if never_negative(c)]
 
     def never(self) -> list[str]:

@@ -31,7 +31,7 @@ def gap_classes(columns: Sequence[Column], parts: Callable[[], Iterator[Rows]]) 
     """parts(): yields the rows of the table with these columns, some at a time."""
     columns = [c for c in columns if c.kind != "survival"]
     missing = np.concatenate([_missing(columns, rows) for rows in parts()])
-    complete = [c for c, any_missing in zip(columns, missing.any(axis=0)) if not any_missing]
+    complete = [c for c, n in zip(columns, np.count_nonzero(missing, axis=0)) if not n]
     gaps = frozenset(c.name for c in columns).difference(c.name for c in complete)
     codes = [
         _codes(column, x)

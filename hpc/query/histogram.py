@@ -35,7 +35,8 @@ def _groups(d: Distributions, words: list[str], n: int) -> np.ndarray:
     low, high = (float(d.support.quantile(rest if rest.any() else d.p, q)[0]) for q in (OUT, 1.0 - OUT))
     low, high = min(low, float(x.max())), min(high, float(x.max()))  # times not reached
     if column.log:
-        x, low, high = (np.log(np.maximum(v, 1e-300)) for v in (x, low, high))
+        x = np.log(np.maximum(x, 1e-300))
+        low, high = (float(np.log(max(end, 1e-300))) for end in (low, high))
     step, start = (high - low) / n or 1.0, low
     if not column.log and not column.unit:
         size = 10.0 ** np.floor(np.log10(step))
@@ -53,5 +54,5 @@ def _words(e: Events, words: list[str], cells: np.ndarray) -> str:
     """A line's values: an atom, or an interval from the first cell to the last."""
     atoms = cells[e.codes[cells] >= 0]
     if len(atoms):
-        return words[atoms[0]]
+        return words[int(atoms[0])]
     return in_words(Events(e.column, e.codes[cells[:1]], None, e.low[cells[:1]], e.high[cells[-1:]]))

@@ -24,25 +24,26 @@ def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows 
     """Read --of or --given: conditions, which apply to every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
     known = everyone(asking.conditions.read(conditions, option))
-    names = asking.conditions.names([i for i in items if i not in conditions])
-    if names and rows is None:
-        raise ConfigError(
-            f"{option} {names[0]}: names a column without a value; write {option} '{names[0]}=VALUE', or name a file "
-            "of rows with --rows"
-        )
+    columns = [i for i in items if isinstance(i, str) and not asking.conditions.is_condition(i)]
+    names = asking.conditions.names(columns)
+    if rows is None:
+        if names:
+            raise ConfigError(
+                f"{option} {names[0]}: names a column without a value; write {option} '{names[0]}=VALUE', or name a "
+                "file of rows with --rows"
+            )
+        return known
     for name in names:
         if name in rows.lacking:
             raise ConfigError(f"{option} {name}: {rows.path} has no column '{name}'")
         if name in known.of:
             raise ConfigError(f"{option} {name}: column '{name}' has a condition already")
-    if rows is None:
-        return known
     return known.join(asking.known(rows.rows, names)) if names else known.repeat(len(rows.rows))
 
 
-def apart(target: Known, given: Known) -> None:
-    """Raise ConfigError if a column is on both sides."""
-    both = [name for name in target.of if name in given.of]
+def apart(asked: Collection[str], given: Known) -> None:
+    """Raise ConfigError if one of the columns asked for is also given."""
+    both = [name for name in asked if name in given.of]
     if both:
         raise ConfigError(f"column '{both[0]}' is both asked for and given")
 
@@ -62,7 +63,7 @@ def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRo
         others = [n for n in rows.there(asking) if n not in asked.of]
         return asked, asking.known(rows.rows, others).repeat(asked.n_rows)
     on_them = described(asking, given, "--given", rows)
-    apart(asked, on_them)
+    apart(asked.of, on_them)
     return asked, on_them
 
 
@@ -80,7 +81,7 @@ class Logp(Question):
             raise ConfigError(
                 "no question: name values with --of, as in --of 'income=high', or a file of rows with --rows FILE"
             )
-        parts, with_density, never = [], {}, NeverThere(asking)
+        parts, with_density, never = [], dict[str, Column](), NeverThere(asking)
         for batch in rows.batches() if rows is not None else [None]:
             asked, on_them = sides(asking, self.of, self.given, batch)
             title = f"log p({words(asked)} | {words(on_them) or 'nothing'})"

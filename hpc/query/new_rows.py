@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,39 +70,41 @@ class NewRows:
 def rows_of(asking: Asking, source: Source, unseen: str = "missing") -> NewRows:
     """Return the rows that a source names, read in batches if there are many. Collective. Raises ConfigError,
     DataError."""
-    comm, numbers, name = asking.comm, source, None
+    comm = asking.comm
     if isinstance(source, str):
-        numbers = agree(comm, lambda: numbers_in(source, asking.asked.like.n_rows), f"read {source}")
-    if isinstance(numbers, np.ndarray):
-        return of_table(asking, numbers, called(numbers))
+        numbers = agree(comm, partial(numbers_in, source, asking.asked.like.n_rows), f"read {source}")
+        source = source if numbers is None else numbers
+    if isinstance(source, np.ndarray):
+        return of_table(asking, source, called(source))
     if isinstance(source, Named):
-        source, name = source.path, source.name
-    what = f"read {source}"
+        rows = rows_of(asking, source.path, unseen)
+        notes = [note.replace(str(source.path), source.name) for note in rows.notes]
+        return replace(rows, path=Path(source.name), notes=notes)
+    read, what = partial(stream, asking, source, unseen), f"read {source}"
     if comm.size == 1:
-        rows = agree(comm, lambda: stream(asking, source, unseen), what)
-    else:
-        notes = on_root(comm, lambda: stream(asking, source, unseen).notes, what=what)
-        rows = agree(comm, lambda: stream(asking, source, unseen, notes), what)
-    if name is None:
-        return rows
-    return replace(rows, path=Path(name), notes=[note.replace(str(source), name) for note in rows.notes])
+        return agree(comm, read, what)
+    checked = on_root(comm, lambda: read().notes, what=what)
+    return agree(comm, lambda: read(notes=checked), what)
 
 
 def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None) -> NewRows:
     """Rows read in batches when needed, after one pass that checks them. notes: from the pass of another rank. Raises
     DataError."""
-    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
+    from mpibayes.io.recode import Unseen, lacking_columns, lacking_message, stream_like, unseen_message
 
-    like, record, first = asking.asked.like, {}, []
+    like, record = asking.asked.like, dict[str, Unseen]()
     lacking = lacking_columns(like, source, {c.name for c in like.columns})
-    options = {"unseen": unseen, "may_lack": lacking, "batch_rows": BATCH, "check_first": False}
+    read = partial(
+        stream_like, like, source, unseen=unseen, may_lack=lacking, batch_rows=BATCH, check_first=False
+    )  # fmt: skip
+    first: list[Rows] = []
     if notes is None:
-        for rows in stream_like(like, source, record=record, **options):
-            first = [*first, rows][:2]
+        for batch in read(record=record):
+            first = [*first, batch][:2]
         notes = [lacking_message(lacking, like, source), unseen_message(record, source)]
     held = first if len(first) == 1 else []  # a single batch need not be read again
-    rows, parts = Rows.concatenate(like.columns, held), None if held else lambda: stream_like(like, source, **options)
-    return NewRows(Path(source), rows, frozenset(lacking), [n for n in notes if n], parts)
+    rows = Rows.concatenate(like.columns, held)
+    return NewRows(Path(source), rows, frozenset(lacking), [n for n in notes if n], None if held else read)
 
 
 def numbers_in(text: str, n_rows: int) -> np.ndarray | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     lines = [(names[first], alone, alone_error, alone, alone_error)]
     while len(chosen) < size and tried:
         sets = [Known(n_rows, {n: of[n] for n in [*chosen, more]}) for more in tried]
-        entropies = dealt(asking.comm, len(sets), lambda i, sets=sets: _entropies(asking, name, sets[i]))
+        entropies = dealt(asking.comm, len(sets), partial(_entropies_at, asking, name, sets))
         gains = np.array([float((last.rows - f.rows).mean()) for f in entropies])
         order = np.argsort(-gains, kind="stable")
         best = int(order[0])
@@ -127,14 +128,15 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
         joint = alone + float((base.rows - last.rows).mean())
         lines.append((tried[best], joint, float(np.hypot(alone_error, _error(base, last))), gains[best], gain_error))
         tried = [tried[i] for i in order[1 : 1 + LATER]]
-    column, joint, joint_error, gain, gain_error = zip(*lines)
+    columns_added, *of_each = zip(*lines)
+    of_sets, of_sets_error, adds, adds_error = map(np.array, of_each)
     table = {
-        "column": np.array(column, object),
-        "information": np.array(joint),
-        "information_error": np.array(joint_error),
-        "share": np.array(joint) / max(entropy, TINY),
-        "adds": np.array(gain),
-        "adds_error": np.array(gain_error),
+        "column": np.array(columns_added, object),
+        "information": of_sets,
+        "information_error": of_sets_error,
+        "share": of_sets / max(entropy, TINY),
+        "adds": adds,
+        "adds_error": adds_error,
     }
     notes = [
         f"information: of this column and those above, in nats; share: of the entropy of '{name}', {entropy:.3f}; "
@@ -147,18 +149,24 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     return Answer(f"Best set of predictors of {name}, found one by one", table, notes, bars="information")
 
 
+def _entropies_at(asking: Asking, name: str, sets: Sequence[Known], i: int) -> Entropies:
+    return _entropies(asking, name, sets[i])
+
+
 def _entropies(asking: Asking, name: str, known: Known) -> Entropies:
-    rows, without, n = [], 0.0, known.n_rows
+    rows, n = [], known.n_rows
+    without = np.zeros(len(asking.averages.batches))
     for at, d in asking.distributions(name, known, CELLS):
         rows.append(_entropy(d.p))
         share = (at.stop - at.start) / n
-        without = without + share * np.array([_entropy(p).mean() for p in d.sums.without_each()])
+        without += share * np.array([_entropy(p).mean() for p in d.sums.without_each()])
     return Entropies(np.concatenate(rows), without)
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:
     p = np.maximum(p / np.maximum(p.sum(axis=-1, keepdims=True), TINY), TINY)
-    return -(p * np.log(p)).sum(axis=-1)
+    nats: np.ndarray = -(p * np.log(p)).sum(axis=-1)
+    return nats
 
 
 def _error(before: Entropies, after: Entropies) -> float:

@@ -29,7 +29,6 @@ class Question(ABC):
     FROM: ClassVar[tuple[str, ...]] = ("rows",)  # fields that hold rows
     NUMBERED: ClassVar[bool] = False  # True if these may be row numbers of the table
     HAS_PICTURE: ClassVar[bool] = False
-    OF_ROWS: ClassVar[bool] = False  # True if it needs rows
     KNOWS_OUTCOME: ClassVar[bool] = False  # True if it can be about the outcome of a mixture's rows
 
     @property
@@ -48,11 +47,23 @@ class Question(ABC):
         """Answer from an opened run. rows: `self.rows`, read. Collective. Raises ConfigError, DataError."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowsQuestion(Question):
+    """A question that needs rows."""
+
+    @abstractmethod
+    def answer_rows(self, asking: Asking, rows: NewRows) -> Answer:
+        """Answer about these rows, as `answer`."""
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        if rows is None:
+            raise ConfigError("rows: name those that the question is about")
+        return self.answer_rows(asking, rows)
+
+
 def ask(question: Question, asking: Asking) -> Answer:
     """Read the rows that a question is about, and answer it. Collective; all ranks find the same mistakes or agree on
     them. Raises ConfigError, DataError, CheckpointError."""
-    if question.OF_ROWS and question.rows is None:
-        raise ConfigError("rows: name those that the question is about")
     asking.take_outcome(question.KNOWS_OUTCOME)
     of_rows = question.rows is not None and not question.NUMBERED
     asking.weigh(False if question.weighted is None and of_rows else question.weighted)

@@ -18,6 +18,7 @@ from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
+from mpibayes.io.rows import Column, Rows
 
 SHOWN = 4  # columns whose cells are shown beside a row
 
@@ -61,8 +62,8 @@ class Similarity(Question):
         return Answer(f"Rows like {title}", lines, remarks, short=short, shown=max(self.top, len(self.to)))
 
 
-def _cells(rows, column) -> np.ndarray:
-    x = getattr(rows, column.block)[:, column.index].astype(float)
+def _cells(rows: Rows, column: Column) -> np.ndarray:
+    x: np.ndarray = getattr(rows, column.block)[:, column.index].astype(float)
     return np.where(x == len(column.levels), np.nan, x) if column.levels else x
 
 
@@ -89,7 +90,9 @@ def _target(
     return None, known, f"row {row}, which was not trained on"
 
 
-def _shared(asking: Asking, names: Sequence[str], place: int | None, known: Known):
+def _shared(
+    asking: Asking, names: Sequence[str], place: int | None, known: Known
+) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
     """Similarity of each training row (N,), residuals summed over batches and chains, (b, N) each, and the effective
     number of draws (1,)."""
     together = {*names, *known.of}

@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.hpc.data import events
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.conditions import in_words
-from mpibayes.io.rows import Column
+from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
 CELLS = 256  # intervals of a numeric column
@@ -65,14 +65,16 @@ class Support:
             with np.errstate(invalid="ignore", divide="ignore"):
                 middle = np.where(low > 0.0, np.sqrt(np.maximum(low, 0.0) * high), middle)
         atoms = np.array([*column.atoms, np.nan])
-        return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
+        values: np.ndarray = np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
+        return values
 
     def place(self, x: np.ndarray) -> np.ndarray:
         """Cell of each recorded value, (n,) intp; the last cell if the value is missing or in no cell."""
         column, e = self.column, self.events
-        if column.levels:
-            return np.minimum(x, len(e) - 1).astype(np.intp)
         cell = np.full(len(x), len(e) - 1, np.intp)
+        if column.levels:
+            cell[:] = np.minimum(x, len(e) - 1)
+            return cell
         numbers = np.flatnonzero(~np.isnan(e.low))
         at = np.searchsorted(e.low[numbers], x, side="right") - 1
         cell[:] = numbers[np.maximum(at, 0)]
@@ -99,15 +101,16 @@ class Support:
         part = np.clip((share - before) / np.maximum(below[rows, at] - before, 1e-300), 0.0, 1.0)
         low, high = self.events.low[at], self.events.high[at]
         single = ~np.isfinite(low) | ~np.isfinite(high)
-        if self.column.kind == "survival":  # beyond all times of the table the value is unknown
-            with np.errstate(invalid="ignore"):
-                return np.where(np.isfinite(high), low + part * (high - low), np.inf)
-        if self.column.kind == "count":
-            inside = np.floor(low + part * (high - low + 1.0))
-            return np.where(single, self.values()[at], np.minimum(inside, high))
+        value: np.ndarray
         with np.errstate(invalid="ignore", divide="ignore"):
-            inside = low + part * (high - low)
-        return np.where(single, self.values()[at], _stepped(self.column, inside))
+            if self.column.kind == "survival":  # beyond all times of the table the value is unknown
+                value = np.where(np.isfinite(high), low + part * (high - low), np.inf)
+            elif self.column.kind == "count":
+                inside = np.floor(low + part * (high - low + 1.0))
+                value = np.where(single, self.values()[at], np.minimum(inside, high))
+            else:
+                value = np.where(single, self.values()[at], _stepped(self.column, low + part * (high - low)))
+        return value
 
 
 def support(column: Column, values: np.ndarray, most: int = CELLS) -> Support:
@@ -178,7 +181,7 @@ def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
     return np.round(x / column.resolution) * column.resolution + 0.0  # no -0
 
 
-def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:
+def supports(columns: Sequence[Column], rows: Rows | None, most: int = CELLS) -> dict[str, Support]:
     """Support of each column, from recorded rows, which columns with levels do not need."""
     cells = {c.name: np.zeros(0) if c.levels else getattr(rows, c.block)[:, c.index] for c in columns}
     cells = {c.name: np.abs(cells[c.name]) if c.kind == "survival" else cells[c.name] for c in columns}

@@ -20,7 +20,7 @@ from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
 from mpibayes.hpc.query.conditions import rounded, written
 from mpibayes.hpc.query.logp import few
 from mpibayes.hpc.query.new_rows import NewRows
-from mpibayes.hpc.query.question import Question
+from mpibayes.hpc.query.question import Question, RowsQuestion
 from mpibayes.text import counted
 
 MOST = 20_000  # training rows examined
@@ -36,7 +36,7 @@ class Surprise:
     def __init__(self, asking: Asking, known: Known, numbers: np.ndarray, places: np.ndarray | None):
         self._asking, self.known, self.numbers, self._places = asking, known, numbers, places
 
-    def passes(self, rows: np.ndarray | slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def passes(self, rows: slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield for each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
         known = self.known.block(rows)
         if self._places is not None:
@@ -46,7 +46,7 @@ class Surprise:
             given = draw.given(known)
             yield given.log_p, given.inverses()
 
-    def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
+    def of(self, rows: slice) -> tuple[np.ndarray, ...]:
         """Surprisal of rows (m,) and of their cells (m, C), NaN if a cell is missing; their errors; and the effective
         number of draws (m,)."""
         units = log_units(self.known.block(rows))
@@ -160,14 +160,14 @@ class Surprisal(Question):
         flat = np.where(np.isnan(cells), -np.inf, cells).ravel()
         order = np.argsort(-flat, kind="stable")[: min(self.top, int(np.isfinite(flat).sum()))]
         at, c = np.divmod(order, cells.shape[1])
-        known = list(surprise.known.of)
+        in_order = list(surprise.known.of)
         lines = {
             "row": surprise.numbers[at],
-            "column": np.array([known[i] for i in c], object),
+            "column": np.array([in_order[i] for i in c], object),
             "value": np.array([_value(surprise.known, r, i) for r, i in zip(at, c)], object),
             "surprisal": cells[at, c],
             "surprisal_error": error[at, c],
-            "expected": np.array([_expected(asking, surprise.known, r, known[i]) for r, i in zip(at, c)], object),
+            "expected": np.array([_expected(asking, surprise.known, r, in_order[i]) for r, i in zip(at, c)], object),
         }
         return Answer(f"The most surprising cells of {of}, given the rest of their row", lines, remarks, shown=self.top)
 
@@ -202,15 +202,14 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Novelty(Question):
+class Novelty(RowsQuestion):
     """Novelty of each of `rows`: its surprisal, the share of training rows less surprising in the same columns, and the
     probability that it opens a new cluster in some view."""
 
     columns: Sequence[str] = ()
     top: int = 20
-    OF_ROWS = True
 
-    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+    def answer_rows(self, asking: Asking, rows: NewRows) -> Answer:
         asking.require("novelty")
         compared = OF_TABLE not in asking.asked.cannot
         names = [n for n in asking.conditions.names(self.columns) or rows.there(asking) if n not in rows.lacking]
@@ -257,7 +256,8 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
     whole = np.all([which < len(e) for e, which in surprise.known.of.values()], axis=0)
     log, _ = average.log_average(-each, np.full(each.shape, 1.0 / len(each)), asking.averages)
     log -= log_units(surprise.known).sum(axis=1)
-    return log[whole] if whole.any() else log
+    result: np.ndarray = log[whole] if whole.any() else log
+    return result
 
 
 def _opens(asking: Asking, known: Known) -> np.ndarray:
@@ -271,6 +271,7 @@ def _opens(asking: Asking, known: Known) -> np.ndarray:
         for d, draw in enumerate(draws):
             given = draw.given(rows)
             log_p[d], new[d] = given.log_p, given.opens()
-        return (average.weights(log_p) * new).sum(axis=0)
+        p: np.ndarray = (average.weights(log_p) * new).sum(axis=0)
+        return p
 
     return np.concatenate(dealt(asking.comm, len(blocks), work))

@@ -28,32 +28,35 @@ def having(asking: Asking, known: Known, numbers: np.ndarray) -> np.ndarray:
 def _has(events: Events, rows: Rows) -> np.ndarray:
     """Mask of recorded rows that have the single event."""
     c = events.column
-    x = getattr(rows, c.block)[:, c.index]
+    x: np.ndarray = getattr(rows, c.block)[:, c.index]
     if c.levels:
         codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
         return np.isin(x, codes)
     if c.kind == "survival":  # rows certain to have it
         low, high = spells.bounds(x)
-        return (low >= events.low[0]) & (high <= events.high[0])
+        within: np.ndarray = (low >= events.low[0]) & (high <= events.high[0])
+        return within
     atoms = np.array(c.atoms)
     chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
     with np.errstate(invalid="ignore"):
-        inside = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
-    return inside | np.isin(x, chosen)
+        inside: np.ndarray = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
+    inside |= np.isin(x, chosen)
+    return inside
 
 
 def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) -> list[str]:
     """Remark if weighted rows that satisfy the condition have other shares of a column's levels than the answer about
     the population, p (L,): weights then differ between rows of one cluster. The false alarm rate is below 1 in
     1,000."""
-    if not asking.weighted or not column.levels:
+    weights = asking.asked.weights
+    if weights is None or not column.levels:
         return []
     places = asking.sample_places(SAMPLE)
-    numbers, weights = asking.asked.training_numbers()[places], asking.asked.weights[places]
+    numbers = asking.asked.training_numbers()[places]
     rows = asking.asked.recorded(numbers)
     codes = getattr(rows, column.block)[:, column.index].astype(np.intp)
     here = having(asking, known, numbers) & ~column.is_missing(codes)
-    codes, w = codes[here], weights[here]
+    codes, w = codes[here], weights[places][here]
     if len(w) < 2 or not w.any():
         return []
     in_level = np.bincount(codes, w, len(p))

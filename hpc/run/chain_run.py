@@ -49,7 +49,7 @@ STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 
 
 @dataclass
 class Writers:
-    """What root writes of an open chain: its trace, kept draws if the family stores any, and progress."""
+    """Root's writers of an open chain: trace, kept draws if the family stores any, and progress."""
 
     trace: TraceWriter
     draws: Draws | None

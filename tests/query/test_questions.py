@@ -19,7 +19,7 @@ from mpibayes.hpc.query.conditions import Said
 from mpibayes.hpc.query.logp import Logp
 from mpibayes.hpc.query.new_rows import Named
 from mpibayes.hpc.query.predictors import Predictors
-from mpibayes.hpc.query.question import Question
+from mpibayes.hpc.query.question import Question, RowsQuestion
 from mpibayes.hpc.query.surprisal import Surprisal
 
 OF_EVERY_VERB = {"out", "draws", "burn_in", "table", "overwrite"}
@@ -29,7 +29,8 @@ OF_SOME = {"rows", "unseen", "weighted"}  # which questions without rows, or abo
 @pytest.mark.parametrize("name", query.commands)
 def test_a_question_has_one_set_of_arguments(name):
     """An option or an argument that no question has, or a field that no option sets, is found."""
-    (question,) = [cls for cls in Question.__subclasses__() if cls.__name__.lower() == name]
+    classes = [*Question.__subclasses__(), *RowsQuestion.__subclasses__()]
+    (question,) = [cls for cls in classes if cls.__name__.lower() == name]
     arguments = {field.name for field in fields(question)}
     options = {option.name for option in query.commands[name].params} - OF_EVERY_VERB
     assert options <= arguments and arguments - options <= OF_SOME
