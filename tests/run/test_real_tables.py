@@ -40,8 +40,8 @@ def import_kdd(folder: Path, place: Path):
 @pytest.mark.parametrize(
     "load, rows, n_rows, few",
     [
-        pytest.param(import_census, 179_571, 161_614, 20, id="census"),
-        pytest.param(import_kdd, 444_619, 400_157, 8, id="kdd"),
+        pytest.param(import_census, 179_571, 161_614, 12, id="census"),
+        pytest.param(import_kdd, 444_619, 400_157, 5, id="kdd"),
     ],
 )
 def test_import_check_run_report(data_folder, tmp_path, load, rows, n_rows, few, pictures):
