@@ -157,11 +157,11 @@ def starter(data: Data, settings: Settings, how: str, several: bool) -> Callable
 
     def start(chain: Mixture) -> None:
         if several and settings.view_moves:
-            plan = strategy.ROWS_OF_EACH, strategy.VIEWS, strategy.SEARCHES
+            plan = strategy.ROWS_OF_EACH, strategy.INITIAL_VIEWS, strategy.SEARCHES
             views.follow(chain, best_search(chain.comm, data, settings, 0, *plan).best)
             return
         if several:
-            views.deal(chain, strategy.VIEWS)
+            views.deal(chain, strategy.INITIAL_VIEWS)
         chain.start(how)
 
     return start

@@ -57,7 +57,7 @@ def chains(data: Data, given: argparse.Namespace) -> None:
         settings = Settings(seed=seed, view_concentration="learn", links="lines")
         chain = Mixture(serial(), data.columns, data.rows_of, data.n_rows, settings)
         began = time.process_time()
-        plan = given.rows, strategy.VIEWS, given.searches
+        plan = given.rows, strategy.INITIAL_VIEWS, given.searches
         of = serial(), data, views.settings_of_search(chain), 0
         best, _ = combined(*of, given.rows, best_search(*of, *plan))
         seconds, states = time.process_time() - began, []
@@ -103,7 +103,9 @@ def main() -> None:
         n_own = min(given.rows, len(training) - n_probe)
         part, probed = training.take(np.sort(dealt[:n_own])), training.take(dealt[n_own : n_own + n_probe])
         began = time.process_time()
-        search = views.searched(data.columns, part, settings, 0, strategy.VIEWS, probe=probed if n_probe else None)
+        search = views.searched(
+            data.columns, part, settings, 0, strategy.INITIAL_VIEWS, probe=probed if n_probe else None
+        )
         seconds = time.process_time() - began
         criteria = score(search, judges), sum(view.log_joint() for view in search.views)
         settings = replace(settings, shards=None)

@@ -111,7 +111,7 @@ class Rows:
 
 def found_views(comm, columns, rows, settings: Settings) -> views.Pilot:
     """Views that the default searches find."""
-    plan = strategy.ROWS_OF_EACH, strategy.VIEWS, strategy.SEARCHES
+    plan = strategy.ROWS_OF_EACH, strategy.INITIAL_VIEWS, strategy.SEARCHES
     choice = best_search(comm, data := Rows(columns, rows), settings, 0, *plan)
     return combined(comm, data, settings, 0, strategy.ROWS_OF_EACH, choice)[0]
 
@@ -119,7 +119,7 @@ def found_views(comm, columns, rows, settings: Settings) -> views.Pilot:
 def chain(table: Table, seed: int, seconds: float, marks: tuple[float, ...]) -> Course:
     """The default configuration, until the CPU seconds are spent."""
     columns, rows = table.codes.table()
-    settings = Settings(seed=seed, view_concentration="learn", columns_stay=strategy.ALONE)
+    settings = Settings(seed=seed, view_concentration="learn", columns_stay=strategy.CYCLES_OF_ROWS)
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
     began = time.process_time()
     views.take(

@@ -1,8 +1,8 @@
 """pyarrow without pandas, in a process of the command.
 
-pyarrow asks of every list and array that it converts whether it belongs to pandas, and for that it imports pandas where
-it is installed, which takes longer than everything else before the first cycle of a run on a small table. No verb of
-the command has objects of pandas. A user's process, which may have them, is left alone.
+For every list and array that it converts, pyarrow checks whether it is an object of pandas, and imports pandas to do so
+if that is installed. On a small table this takes longer than everything else before the first cycle. No verb of the
+command has objects of pandas. A user's process may have them, and is left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 class WithoutPandas:
-    """A finder that lets pyarrow look for pandas right after its own import, once and for all, and find none."""
+    """Import finder that makes pyarrow look for pandas once, right after its own import, and find none."""
 
     looking = False
 

@@ -14,14 +14,14 @@ from mpibayes.text import option
 WEIGHTS = re.compile(
     r"((survey|sample|sampling|samp|person|case|design|final|population|pop|[pf])_?)?(weights?|wgt|wt|wght)"
 )
-WIDE = 4.0  # least ratio of the largest weight to the mean: things that are weighed differ less
-REPEATED = 1.5  # rows per value of an identifier from which its rows belong together
+WIDE = 4.0  # least ratio of the largest survey weight to the mean: weights of objects differ less
+REPEATED = 1.5  # rows per value of an identifier from which on they belong together
 FEWEST = 20  # values of such an identifier
 MOSTLY = 0.5  # share of missing cells
 
 
 def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained: Collection[str]) -> Iterator[str]:
-    """Yield notes. explained: columns of which it is known where they have no value."""
+    """Yield notes. explained: columns whose missing cells have a known reason (`io/absent.py`)."""
     columns = list(zip(profiles, decisions, strict=True))
     for p, d in columns:
         if d.reason.startswith("identifier") and not d.warning and p.n_observed >= REPEATED * p.n_distinct >= FEWEST:

@@ -28,7 +28,7 @@ from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import sample as first_clusters
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.hpc.crosscat.start.trials import TRIALS
+from mpibayes.hpc.crosscat.start.trials import MAX_TRIALS
 from mpibayes.hpc.crosscat.with_outcome import in_words
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.coding import widest_links
@@ -131,7 +131,7 @@ def memory_per_rank(
         "subsample": 16 * shard if growing else 0,
         "moves": max(launches(rows), pooled + 12 * rows) if moves else 0,
         "columns": _columns_bytes(rows, row, shard, n_train, n_clusters, levels) if has_views else 0,
-        "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
+        "pilot": pilot_rows * ((2 + MAX_TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),

@@ -1,8 +1,9 @@
 """Timing of the start and of cycles on a sample of the rows, for `mpibayes check`.
 
-A chain from random clusters has several times as many clusters in its first cycles as later, and makes moves in more of
-its first hundred. So the sample starts as the run does, and goes through these cycles; then the rhythm of later ones is
-timed. Times are processor seconds, since other programs may be running; a cycle of one process only computes.
+A chain from random clusters has several times as many clusters in its first cycles as later, and moves are more
+frequent in its first hundred. So the sample starts as the run will and goes through these cycles; then cycles at their
+later rhythm are timed. Times are processor seconds, since other programs may be running; a cycle of one process only
+computes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def time_sample(
     search_rows: rows of a search for views; 0: none. searches: their number; several are combined. outcome: the
     outcome's columns, with the same rows. heldout: number of rows that each cycle scores.
     """
-    most = strategy.ROWS if n_views else SAMPLE_ROWS
+    most = strategy.SEARCH_ROWS if n_views else SAMPLE_ROWS
     rows = sample_rows(data, most)
     n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # of the same length as in a run
     n_strays = settings.stray_rows

@@ -1,5 +1,6 @@
-"""Missing cells of parents drawn one after another, with parameters integrated out (docs/math.md 2.14): where few rows
-lack cells below wide tables of counts. All ranks draw the cells of all rows alike, so that counts need no sum."""
+"""Missing cells of parents, drawn one after another with parameters integrated out (docs/math.md 2.14): used where few
+cells are missing and tables of counts are wide. Every rank draws the cells of all rows alike, so counts need not be
+summed."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from mpibayes.kernels.mixture import turns
 if TYPE_CHECKING:
     from mpibayes.hpc.links.gaps import Gaps
 
-A_GAMMA = 16  # terms of a cell's weights that take as long as the draw of a parameter
-AT_ONCE = 1 << 18  # most cells on every rank, unless a single column needs more
+A_GAMMA = 16  # terms of a cell's weights that take as long as drawing a parameter
+AT_ONCE = 1 << 18  # most cells held by every rank, unless a single column needs more
 
 
 def few_cells(gaps: Gaps, kind: Categorical, k: int) -> tuple[int, ...]:
-    """Indices of the columns of which missing cells are fewer than the parameters that drawing them needs, parents
-    first. k: number of clusters."""
+    """Indices of the columns with fewer missing cells than a draw of them would need parameters, parents first. k:
+    number of clusters."""
     rows = {column.name: int(n) for column, n in zip(kind.columns, np.diff(kind.offsets))}
     plain, result = gaps.coding.plain, []
     for c in gaps.lacking:

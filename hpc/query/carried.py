@@ -1,9 +1,9 @@
-"""Dependence that the table has and the run does not carry.
+"""Dependence that is in the table but not in the run.
 
-Columns of different views are independent in a draw, and those of one view are within its clusters, unless they are
-linked. So an answer may say that one column tells nothing about another, although the table plainly shows that it does.
-Questions about two columns compare their mutual information in the run with that in training rows, in the same cells;
-`hpc/synthetic/pairs.py` checks all pairs, by simulated rows.
+In a draw, columns of different views are independent, and columns of one view are independent within its clusters
+unless they are linked. So an answer may say that one column is uninformative about another, although the table plainly
+shows the opposite. Questions about two columns compare their mutual information in the run with that in training rows,
+in the same cells; `hpc/synthetic/pairs.py` checks all pairs, by simulated rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpibayes.text import counted
 
 ROWS = 10_000  # training rows, about
 SHUFFLES = 8
-LEAST, ERRORS = 0.01, 4.0  # nats, and standard errors, by which the table must have more
+LEAST, ERRORS = 0.01, 4.0  # nats, and standard errors, by which the information in the table must exceed the run's
 NAMED = 4  # columns in a note
 
 
@@ -97,7 +97,7 @@ def _information(a: np.ndarray, b: np.ndarray, sizes: tuple[int, int]) -> tuple[
 
 
 def remarks(name: str, others: Sequence[str], table: InTable | None, run: np.ndarray, effect: str) -> list[str]:
-    """Say which of the other columns tell more about a column in the table than in the run, (B,) nats; effect: of that
+    """Name the other columns that are more informative about a column in the table than in the run, (B,) nats. effect:
     on the answer."""
     if table is None or not len(more := table.more(run)):
         return []
@@ -110,7 +110,7 @@ def remarks(name: str, others: Sequence[str], table: InTable | None, run: np.nda
 
 
 def given(asking: Asking, name: str, others: Sequence[str]) -> list[str]:
-    """Say on which columns of a condition the answer about a column depends too little."""
+    """Name the columns of a condition on which the answer about a column depends too little."""
     columns = {column.name for column in asking.columns} - set(asking.asked.apart)  # without an outcome
     others = [other for other in others if other in columns - {name}]
     table = in_table(asking, name, others) if others and name in columns else None

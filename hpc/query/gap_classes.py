@@ -1,6 +1,6 @@
-"""Classes of a table's rows by how many of their cells are expected to be missing: a regression of the number of
-missing cells on the columns without any, cut at quantiles. Rows of one class lack cells about as often, so where cells
-are missing at random given these columns, missing cells and present ones have the same law in a class."""
+"""Classes of a table's rows by their expected number of missing cells: a regression of this number on the complete
+columns, cut at quantiles. Rows of one class lack cells about equally often, so if cells are missing at random given
+these columns, missing cells and present ones of a class have the same law."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from mpibayes.io.rows import Column, Rows
 
 MOST_CLASSES = 8
-LEAST_ROWS = 100  # of a class, about
-MOST_VALUES = 32  # of a column that are told apart: its most frequent levels, or bins of a number
-RARE = 20  # rows; a level of fewer is not told apart
+LEAST_ROWS = 100  # of a class, approximately
+MOST_VALUES = 32  # of a column that are not pooled: its most frequent levels, or bins of a number
+RARE = 20  # least rows of a level that is not pooled
 AT_ONCE = 8  # columns whose cells are held at once
 
 
@@ -28,7 +28,7 @@ class GapClasses:
 
 
 def gap_classes(columns: Sequence[Column], parts: Callable[[], Iterator[Rows]]) -> GapClasses:
-    """parts(): yields the rows of the table with these columns, some at a time."""
+    """Divide the rows of a table into classes. parts(): yields its rows with these columns, some at a time."""
     columns = [c for c in columns if c.kind != "survival"]
     missing = np.concatenate([_missing(columns, rows) for rows in parts()])
     complete = [c for c, n in zip(columns, np.count_nonzero(missing, axis=0)) if not n]
@@ -56,7 +56,7 @@ def _cells(columns: Sequence[Column], parts: Callable[[], Iterator[Rows]]) -> li
 
 
 def _codes(column: Column, x: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the value of each row, (n,) uint8, and the number of values; 0 stands for all that are not told apart."""
+    """Return the value of each row, (n,) uint8, and the number of values; 0 stands for all values that are pooled."""
     values, of, count = np.unique(x, return_inverse=True, return_counts=True)
     if not column.levels and len(values) > MOST_VALUES:
         cuts = np.unique(np.quantile(x, np.arange(1, MOST_VALUES // 2) * 2 / MOST_VALUES))

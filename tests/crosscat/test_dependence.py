@@ -81,7 +81,7 @@ def test_few_units_are_each_a_group():
 
 def test_too_many_columns_are_dealt_in_turn():
     columns, rows = table(np.random.default_rng(1))
-    with mock.patch.object(start, "MOST", 11):
+    with mock.patch.object(start, "MAX_COLUMNS", 11):
         assert grouped(columns, rows, [(c.name,) for c in columns], 5).tolist() == [i % 5 for i in range(12)]
 
 
@@ -89,7 +89,7 @@ def test_a_search_starts_from_groups_whose_rows_settle_first():
     columns, rows = table(np.random.default_rng(2))
     settings = Settings(seed=2, view_concentration="learn")
     no_trials = mock.patch.object(search.Trials, "run", lambda self: None)
-    with mock.patch.multiple(search, MOST=0, UNITS=100), no_trials:  # no cycle in which columns move
+    with mock.patch.multiple(search, MAX_CYCLES=0, UNITS_PER_CYCLE=100), no_trials:  # no cycle in which columns move
         result = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
         assert {frozenset(of.columns) for of in result} == GROUPS
         assert all(len(of.statistics) > 1 for of in result if len(of.columns) == 4)

@@ -42,7 +42,7 @@ def test_new_kinds_of_rows_have_clusters_of_their_own():
 
 
 def test_many_rows_are_seated_by_the_first_cycle(monkeypatch):
-    monkeypatch.setattr(newcomers, "MOST", 60)
+    monkeypatch.setattr(newcomers, "MAX_ROWS", 60)
     mixture, data, labels = chain(serial())
     a, b = newcomers.with_newcomers(serial(), data, mixture, labels)
     assert (a == IDLE).sum() == NEW - 60 and np.array_equal(a == IDLE, b == IDLE)
@@ -51,7 +51,7 @@ def test_many_rows_are_seated_by_the_first_cycle(monkeypatch):
     assert mixture.growing and mixture.cycle().active_rows == OLD + NEW
 
 
-@pytest.mark.parametrize("n_new, settings", [(newcomers.FEWEST - 1, {}), (NEW, {"likelihood": False})])
+@pytest.mark.parametrize("n_new, settings", [(newcomers.MIN_ROWS - 1, {}), (NEW, {"likelihood": False})])
 def test_few_rows_and_none_that_are_looked_at_stay_idle(n_new, settings):
     mixture, data, labels = chain(serial(), n_new, **settings)
     assert newcomers.with_newcomers(serial(), data, mixture, labels) is labels and not data.asked

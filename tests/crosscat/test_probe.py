@@ -52,11 +52,13 @@ def test_rows_are_dealt_to_the_largest_clusters_of_a_product():
     one, two = of_views(chain.views)
     both = np.arange(len(chain.units))
     result = evidence.dealt(chain.subject(chain.names(both)), one, two, np.random.default_rng(0).random(N))
-    assert result.z[0].min() == 0 and result.z[0].max() == result.n_labels - 1 <= evidence.LARGEST
+    assert result.z[0].min() == 0 and result.z[0].max() == result.n_labels - 1 <= evidence.MAX_CLUSTERS
     assert result.n_labels >= max(one.n_labels, two.n_labels), "finer than either"
     alone = Rowwise([np.arange(N, dtype=np.int32)], N, one.process)  # of single rows, none of which is larger
     assert (
-        0 < evidence.dealt(chain.subject(chain.names(both)), alone, two, np.full(N, 0.5)).n_labels <= evidence.LARGEST
+        0
+        < evidence.dealt(chain.subject(chain.names(both)), alone, two, np.full(N, 0.5)).n_labels
+        <= evidence.MAX_CLUSTERS
     )
 
 

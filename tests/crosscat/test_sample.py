@@ -35,7 +35,7 @@ def started(seed=3, views_of=None, **keys):
 @pytest.mark.parametrize("few", [100, 3000], ids=["from few rows", "from one cluster"])
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
 def test_every_row_starts_in_a_cluster_of_the_sample(links, few, monkeypatch):
-    monkeypatch.setattr(sample, "FEW", few)
+    monkeypatch.setattr(sample, "FIRST_ROWS", few)
     data, mixture, _ = started(links=links)
     found = sample.clusters_of_sample(serial(), data, mixture, 200)
     assert len(data.asked) == 1 and len(data.asked[0]) == 200  # only the sample was read

@@ -57,7 +57,7 @@ def settled(kind, seed):
     chain.start("one")
     for _ in range(25):
         chain.cycle()
-    chain.settings = replace(settings, column_moves=None, view_moves=search.MOVES)
+    chain.settings = replace(settings, column_moves=None, view_moves=search.MOVES_PER_CYCLE)
     return chain, two_views(columns)
 
 

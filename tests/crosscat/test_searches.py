@@ -228,17 +228,17 @@ def test_clusters_of_a_mixture_stay_unless_a_search_is_better(monkeypatch, data)
     present = searches.Present([names], [np.where(np.arange(data.n_rows) < 1350, 0, searches.IDLE)])
     run = partial(searches.best_search, serial(), data, Settings(seed=3), 0, 300, 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(searches, "CYCLES", 1)
+        patch.setattr(searches, "CYCLES_JUDGED", 1)
         choice = run(present)
     assert choice.gain > 0.5 and [of.columns for of in choice.best.views] == [tuple(names)]
-    monkeypatch.setattr(searches, "OF_CLUSTERS", 1)
+    monkeypatch.setattr(searches, "CYCLES_OF_CLUSTERS", 1)
     assert run(present_of(data, [names], 1350)).gain < -0.5
 
 
 def test_new_rows_judge_and_nobody_has_seen_them(monkeypatch, data):
     """Half of them; the chain as it was has been fitted to all others."""
     n_old, n_new = data.n_rows - 200, 200
-    monkeypatch.setattr(searches, "OF_CLUSTERS", 1), monkeypatch.setattr(searches, "CYCLES", 1)
+    monkeypatch.setattr(searches, "CYCLES_OF_CLUSTERS", 1), monkeypatch.setattr(searches, "CYCLES_JUDGED", 1)
     labels = np.where(np.arange(data.n_rows) < n_old, 0, searches.IDLE)
     present = searches.Present([[c.name for c in data.columns]], [labels])
     seen, log_density = [], searches._log_density

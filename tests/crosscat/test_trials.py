@@ -53,10 +53,10 @@ def stream(seed):
     return generator(seed, Purpose.TRIALS)
 
 
-def found(seed, cycles=trials.CYCLES, longer=trials.LONGER):
+def found(seed, cycles=trials.TRIAL_CYCLES, longer=trials.EXTRA_CYCLES):
     """True if c joins the columns that it depends on."""
     chain = settled(seed, "a", "b", "c")
-    with mock.patch.multiple(trials, CYCLES=cycles, LONGER=longer):
+    with mock.patch.multiple(trials, TRIAL_CYCLES=cycles, EXTRA_CYCLES=longer):
         Trials(chain, stream(seed)).run()
     return {"".join(sorted({name[0] for name in view.columns})) for view in chain.views} == {"a", "bc"}
 

@@ -40,7 +40,7 @@ def final_partitions(comm, n_shards: int, settling: int, n_replicates: int) -> n
 @pytest.mark.parametrize("n_shards, n_replicates", [(1, 100), (2, REPLICATES)])
 def test_settled_after_the_default_number_of_cycles(n_shards, n_replicates):
     posterior = Posterior(CASES["cat6"])
-    result = final_partitions(serial(), n_shards, strategy.SETTLING * n_shards, n_replicates)
+    result = final_partitions(serial(), n_shards, strategy.SETTLING_CYCLES * n_shards, n_replicates)
     p = chi_square(posterior.index(result), posterior.p)
     assert p >= LEVEL, f"p = {p} (seed {seed(71)})"
 
@@ -57,6 +57,6 @@ def test_not_settled_when_growth_ends():
 def test_settled_on_ranks():
     """The same bits as on one rank, whose law is tested above."""
     comm = world()
-    result = final_partitions(comm, 3, strategy.SETTLING * 3, 3)
-    alone = final_partitions(serial(), 3, strategy.SETTLING * 3, 3) if comm.rank == 0 else None
+    result = final_partitions(comm, 3, strategy.SETTLING_CYCLES * 3, 3)
+    alone = final_partitions(serial(), 3, strategy.SETTLING_CYCLES * 3, 3) if comm.rank == 0 else None
     assert comm.share(bool((result == alone).all()) if comm.rank == 0 else None)

@@ -134,7 +134,7 @@ def test_the_posterior_of_all_rows(tmp_path, n_shards, family, cycles):
 @pytest.mark.thorough
 def test_the_posterior_of_all_rows_after_searches(tmp_path, monkeypatch):
     """The new row judges two searches on the old rows, and the chain as it was."""
-    monkeypatch.setattr(strategy, "JUDGED", 2)
+    monkeypatch.setattr(strategy, "MIN_ROWS_JUDGED", 2)
     monkeypatch.setattr(strategy, "NEW_JUDGES", (1.0, 1))
     result = grown(tmp_path, "cc4x3", 1, "mixture", cycles=FEWER)
     record = read_start(home_of(tmp_path / "out"))

@@ -1,7 +1,7 @@
-"""Rows of a pair of clusters, dealt into batches, in copies that hold the rows of many shards: a pair has few rows in
-each of thousands of shards, and work on a shard costs some time however few they are.
+"""Rows of a pair of clusters, dealt into batches and copied across shards: with thousands of shards a pair has few rows
+in each, and work on a shard takes some time however few they are.
 
-Where statistics are exact it does not matter whose rows are counted together; else each shard's are a copy of its own.
+If statistics are exact, rows of different shards can be counted together; otherwise each shard has a copy of its own.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Views combined from several searches, by cross-validation on training rows.
 
-Searches differ in where whole groups of columns are, by less than a tenth of a nat a row, which a few hundred judges
-do not tell from chance, and each chain would keep the views of its luckiest search. Whole groups do not move later. The
-score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds, and
-a short chain on the others predicts each. The chain starts from the disjoint sets of all columns with the greatest
-sum, among the views of all searches, changes of them that searches do not agree on, and then changes that no search
-made. As all rows are scored, chains of one table find the same views more often. A start is not a draw, so exactness is
-not affected.
+Searches differ in where whole groups of columns are, by less than a tenth of a nat per row. A few hundred judges cannot
+tell that from chance, so each chain would keep the views of its luckiest search, and whole groups do not move later.
+The score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds,
+and a short chain on the other folds predicts each. The chain starts from the disjoint sets of all columns with the
+greatest sum. Candidates are the views of all searches, changes on which searches disagree, and then changes that no
+search made. Since all rows are scored, chains of one table find the same views more often. A start is not a draw, so
+exactness is not affected.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.rows import Column, Rows
 
-MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
-CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
-WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ
-WORK_BEYOND = 2.0  # and beyond their views
-WORK_IN_ALL = WORK + 1.0 + WORK_BEYOND  # with the views in between
-LOOSE = 0.1  # most information of a view's other columns about a unit that may leave, in nats a row
-MOST_CELLS = 2_000_000  # of rows that tell it, a unit and a column
-ROUNDS = 6
-MIN_GAIN = 3e-3  # least gain of a change, in nats a row
-MIN_GAIN_BEYOND = 0.02  # and of one that no search made, unless it joins views: short chains favour small sets
+MOST_ROWS = 3  # scored rows relative to a search's: 2 folds if each chain then has as many rows as a search, else 3
+BURN_IN_CYCLES, CYCLES_PER_STATE = 12, 4  # of a chain; it then runs as long again, and its states count
+WORK = 3.0  # most columns in scored sets, relative to the table's, for changes on which searches disagree
+WORK_BEYOND = 2.0  # the same for changes that no search made
+WORK_IN_ALL = WORK + 1.0 + WORK_BEYOND  # including the views in between
+LOOSE_PER_ROW = 0.1  # most information of a view's other columns about a unit that may leave, in nats
+MOST_CELLS = 2_000_000  # for that information: rows times units, squared
+MAX_ROUNDS = 6
+MIN_GAIN_PER_ROW = 3e-3  # of a change, in nats
+MIN_GAIN_BEYOND_PER_ROW = 0.02  # of a change that no search made, except joining views: short chains favour small sets
 
 Set = frozenset[str]  # names of a view's columns
 
@@ -115,8 +115,8 @@ class Combining:
         return run_all(self.comm, [task], "relate columns")[0]
 
     def score(self, changes: Iterable[Change]) -> bool:
-        """Score the sets of the first of these changes, about as many columns as the table has, and of later ones that
-        need none; return True if there are any new ones. Collective."""
+        """Score the sets of these changes, in order, up to about as many columns as the table has; return True if any
+        of them is new. Collective."""
         new: list[Set] = []
         for change in changes:
             missing = [names for names in change.before ^ change.after if names not in self.known]
@@ -159,11 +159,11 @@ def combined(
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
         return [*changes, *divided(now, related.tree), *(Change(now, views, 0) for views in of_search)]
 
-    now, gain = climbed(work, now, by_searches, WORK, MIN_GAIN)
+    now, gain = climbed(work, now, by_searches, WORK, MIN_GAIN_PER_ROW)
     work.left = len(work.columns)
     work.score([Change(now, frozenset(), 0)])
     beyond = partial(unsuggested, known=work.known, related=related)
-    now, more = climbed(work, now, beyond, WORK_BEYOND, MIN_GAIN_BEYOND)
+    now, more = climbed(work, now, beyond, WORK_BEYOND, MIN_GAIN_BEYOND_PER_ROW)
     gain += more
     place = {column.name: i for i, column in enumerate(data.columns)}
     found = {names: scored.found for names, scored in work.known.items()}
@@ -182,12 +182,12 @@ def climbed(
     """Make the proposed changes that raise the score by more than min_gain, the best ones first, until none does or
     `most` columns a column of the table are scored; return the views and their gain, in nats a row. Collective."""
     work.left, gain = most * len(work.columns), 0.0
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         changes = proposed(now)
         new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
         ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
         for more, c in ranked:
-            least = MIN_GAIN if changes[c].joins else min_gain
+            least = MIN_GAIN_PER_ROW if changes[c].joins else min_gain
             if more > least and changes[c].before <= left:
                 now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
         if not new and left == now:
@@ -197,7 +197,7 @@ def climbed(
 
 def suggested(now: Collection[Set], partitions: Sequence[Collection[Set]]) -> list[Change]:
     """Return changes of the present views: a group of columns that all partitions keep together leaves its view, or
-    joins another that it shares in a partition, or two such views become one."""
+    joins another with which it is in one view in some partition, or two such views merge."""
     groups, changes = [frozenset.union(*now)], set()
     for views in partitions:
         groups = [both for names in groups for view in views if (both := names & view)]
@@ -222,15 +222,16 @@ def divided(now: Collection[Set], tree: Sequence[Set]) -> Iterator[Change]:
 
 
 def unsuggested(now: Collection[Set], known: Mapping[Set, Scored], related: Related) -> list[Change]:
-    """Return changes that no search need have made: the two views that depend most on each other become one; a unit
-    about which the rest of its view, if any, says little is alone, or joins the other view on which it depends most."""
+    """Return changes that no search need have made: merge the two views that depend most on each other; give a unit
+    that the rest of its view hardly explains a view of its own, or move it to the other view on which it depends
+    most."""
     changes = []
     if len(now) > 1:
         closest = max(combinations(sorted(now, key=min), 2), key=lambda views: related.between(*views))
         changes.append(Change(frozenset(closest), frozenset([frozenset.union(*closest)]), min(map(len, closest))))
     loose = [
         (tie, min(unit), view, unit)
-        for view in now if view in known for unit, tie in known[view].ties.items() if tie < LOOSE
+        for view in now if view in known for unit, tie in known[view].ties.items() if tie < LOOSE_PER_ROW
     ]  # fmt: skip
     for _, _, view, unit in sorted(loose, key=lambda of: of[:2]):
         rest = frozenset([view - unit]) - {frozenset()}
@@ -272,9 +273,9 @@ def scored(
         mixture = chain_on(alone, renumbered(columns), cells.take(np.flatnonzero(fold != f)), settings, chain)
         mixture.start("one")
         unseen, states = cells.take(np.flatnonzero(fold == f)), []
-        advance(mixture, CYCLES)
-        for _ in range(CYCLES // EVERY):
-            advance(mixture, EVERY)
+        advance(mixture, BURN_IN_CYCLES)
+        for _ in range(BURN_IN_CYCLES // CYCLES_PER_STATE):
+            advance(mixture, CYCLES_PER_STATE)
             (density,) = densities(mixture.views, mixture.linking.codings)
             states.append(density.log_density(unseen))
         result[fold == f] = np.logaddexp.reduce(states, axis=0) - np.log(len(states))

@@ -16,11 +16,11 @@ from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import xlogx
 
 BINS = 8  # quantile bins of a numeric column
-LEVELS = 24  # levels of a column that count separately; rarer ones are pooled
-MOST = 2_000  # most columns, since a table of their pairs is in memory; more are assigned to groups in turn
-WORK = 4_000_000_000  # most pairs of cells to count, unless that leaves fewer than LEAST rows
-LEAST = 1_000
-DEVIATIONS = 2.0  # standard deviations by which information must exceed its mean under independence
+MAX_LEVELS = 24  # of a column that count separately; rarer ones are pooled
+MAX_COLUMNS = 2_000  # a table of their pairs is in memory; more columns are assigned to groups in turn
+MAX_CELL_PAIRS = 4_000_000_000  # to count, unless that leaves fewer than MIN_ROWS rows
+MIN_ROWS = 1_000
+MIN_DEVIATIONS = 2.0  # standard deviations by which information must exceed its mean under independence
 
 
 def linked(between: np.ndarray) -> np.ndarray:
@@ -31,8 +31,8 @@ def linked(between: np.ndarray) -> np.ndarray:
 
 def between_units(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
     """Return the dependence of units of columns, (U, U), in 0..1: that of the closest columns of two; (0, 0) for more
-    than MOST columns."""
-    if len(columns) > MOST:
+    than MAX_COLUMNS columns."""
+    if len(columns) > MAX_COLUMNS:
         return np.zeros((0, 0))
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
@@ -60,7 +60,7 @@ def branches(tree: np.ndarray) -> list[frozenset[int]]:
 def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
     """Return the dependence of each pair of columns, (C, C) symmetric: mutual information over the smaller of the two
     entropies, in 0..1, from rows where neither cell is missing."""
-    every = -(-len(rows) // max(WORK // len(columns) ** 2, LEAST))
+    every = -(-len(rows) // max(MAX_CELL_PAIRS // len(columns) ** 2, MIN_ROWS))
     rows = rows.take(slice(None, None, every))
     codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
     n_levels = codes.max(axis=0, initial=0) + 1
@@ -82,7 +82,7 @@ def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     entropy_of_one = xlogx(n) - xlogx(of_one).sum(axis=1)
     entropy_of_each = xlogx(n) - np.add.reduceat(xlogx(of_each), ends[:-1])
     freedom = ((of_one > 0).sum(axis=1) - 1) * (np.add.reduceat(of_each > 0, ends[:-1], dtype=np.int64) - 1)
-    by_chance = 0.5 * freedom + DEVIATIONS * np.sqrt(0.5 * np.maximum(freedom, 0))
+    by_chance = 0.5 * freedom + MIN_DEVIATIONS * np.sqrt(0.5 * np.maximum(freedom, 0))
     information = entropy_of_one + entropy_of_each - (xlogx(n) - both) - by_chance
     least = np.minimum(entropy_of_one, entropy_of_each)
     return np.clip(np.divide(information, least, out=np.zeros(len(n)), where=least > 0), 0.0, 1.0)
@@ -94,7 +94,7 @@ def _coarse(column: Column, x: np.ndarray) -> np.ndarray:
     if column.levels:
         count = np.bincount(x[~gone], minlength=len(column.levels))
         rank = np.argsort(np.argsort(-count, kind="stable"))
-        codes = np.minimum(rank, LEVELS - 1)[np.where(gone, 0, x)]
+        codes = np.minimum(rank, MAX_LEVELS - 1)[np.where(gone, 0, x)]
     else:
         cuts = np.unique(np.quantile(x[~gone], np.arange(1, BINS) / BINS)) if not gone.all() else np.empty(0)
         codes = np.searchsorted(cuts, x)

@@ -24,9 +24,9 @@ from mpibayes.hpc.crosscat.view import View
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import gammaln
 
-DRAWS = 2  # draws of a partition, of which the best counts
-FEWEST, LARGEST = 3, 200  # least rows of a product's cluster that is kept, and most such clusters
-FINER = 5.0  # most clusters of a product of two partitions, relative to the larger number of either
+DRAWS = 2  # of a partition, of which the best counts
+MIN_CLUSTER_ROWS, MAX_CLUSTERS = 3, 200  # clusters of a product that are kept
+MAX_REFINEMENT = 5.0  # clusters of a product of two partitions, relative to the larger number of either
 
 
 class Suited:
@@ -73,9 +73,10 @@ def log_evidence(view: View, stream: np.random.Generator) -> float:
 
 
 def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:
-    """Return the common refinement of two partitions, or nothing if it has more than FINER times as many clusters."""
+    """Return the common refinement of two partitions, or nothing if it has more than MAX_REFINEMENT times as many
+    clusters as either."""
     cells, z = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True)
-    if len(cells) > FINER * max(a.n_labels, b.n_labels):
+    if len(cells) > MAX_REFINEMENT * max(a.n_labels, b.n_labels):
         return []
     return [Rowwise([z.astype(np.int32)], len(cells), a.process)]
 
@@ -84,8 +85,8 @@ def dealt(subject: Subject, a: Rowwise, b: Rowwise, u: np.ndarray) -> Rowwise:
     """Draw a partition into the largest clusters of the product of two partitions: every row from the predictive of
     these clusters, with uniform numbers u (N,)."""
     cells, z, size = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True, return_counts=True)
-    largest = np.argsort(-size, kind="stable")[:LARGEST]
-    largest = largest[size[largest] >= min(FEWEST, size.max())]
+    largest = np.argsort(-size, kind="stable")[:MAX_CLUSTERS]
+    largest = largest[size[largest] >= min(MIN_CLUSTER_ROWS, size.max())]
     label = np.full(len(cells), -1, np.int32)
     label[largest] = np.arange(len(largest))
     drawn = suited(subject, Rowwise([label[z]], len(largest), a.process), u)

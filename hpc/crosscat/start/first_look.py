@@ -1,7 +1,7 @@
-"""A first held-out score, before the searches for views of a chain are over.
+"""First held-out score of a chain, before its searches for views are over.
 
-Several searches take seconds. A few cycles of one view of all columns, from random clusters, take a tenth of that, and
-score within 8 % of the views that are found. They decide nothing: the chain starts from the searches.
+Several searches take seconds. A few cycles of one view of all columns, from random clusters, take a tenth of that and
+score within 8 % of the views found later. They decide nothing: the chain starts from the searches.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator
 
-CYCLES, EVERY = 10, 3  # and cycles between rounds of moves: as good as with each, in half the time
+CYCLES, CYCLES_PER_MOVE = 10, 3  # and cycles between rounds of moves: as good as with each, in half the time
 
 
 def worthwhile(n_cells: int, n_searches: int) -> bool:
-    """True if searches take long beside a first look: several ones, on a table whose cycles are short."""
+    """True if searches take long beside a first look: if there are several, on a table with short cycles."""
     return n_searches > 1 and n_cells <= SMALL
 
 
@@ -27,7 +27,7 @@ def score(comm: Communicator, data: Data, settings: Settings, chain: int, heldou
     """Return the mean log density per held-out row after CYCLES cycles of one view from random clusters; NaN except on
     root. Collective."""
     settings = replace(settings, view_concentration=None, annealing=None, stray_rows=0, column_powers=0)
-    settings = replace(settings, split_merge=EVERY, search="running")
+    settings = replace(settings, split_merge=CYCLES_PER_MOVE, search="running")
     mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, chain)
     mixture.start("random", n_clusters)
     for _ in range(CYCLES):

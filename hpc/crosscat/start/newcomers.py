@@ -1,9 +1,9 @@
 """Starting clusters of rows appended to a run: clusters that a separate chain finds among the new rows alone.
 
-Seated one by one beside the present clusters, rows of a new kind join the least unsuitable clusters, and a settled
-chain opens too few new ones: its states are as probable as states with more clusters, but predict worse. A chain on the
-new rows alone starts from one cluster and finds them. Clusters that the table had already are soon merged. The start of
-a chain is not a draw, so exactness is not affected.
+Seated one by one beside the present clusters, rows of a new kind join the least unsuitable ones, and a settled chain
+opens too few new clusters: its states are as probable as states with more clusters, but predict worse. A chain on the
+new rows alone starts from one cluster and finds the new kinds. Clusters that the table had already are soon merged. The
+start of a chain is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import Stopped, run_all
 from mpibayes.text import counted
 
-FEWEST, MOST = 50, 3_000  # least and most new rows in the separate chain
-LONGEST, STILL = 30, 3  # most cycles of that chain, and cycles without an increase in clusters after which it ends
+MIN_ROWS, MAX_ROWS = 50, 3_000  # new rows in the separate chain
+MAX_CYCLES, STILL_CYCLES = 30, 3  # of that chain; without an increase in clusters, after which it ends
 
 
 def with_newcomers(
     comm: Communicator, data: Data, mixture: Mixture, labels: Sequence[np.ndarray]
 ) -> Sequence[np.ndarray]:
-    """Return the labels of each view (N,), on every rank, with at most MOST idle rows in new clusters; the other rows
-    stay idle. The mixture's views must be arranged. Collective. Raises Stopped if the program is asked to stop."""
+    """Return the labels of each view (N,), on every rank, with at most MAX_ROWS idle rows in new clusters; the other
+    rows stay idle. The mixture's views must be arranged. Collective. Raises Stopped if the program is asked to stop."""
     idle = np.flatnonzero(labels[0] == IDLE)
     n = n_in_clusters(len(idle), mixture.settings.likelihood)
     if not n:
@@ -58,7 +58,7 @@ def joined(labels: Sequence[np.ndarray], chosen: np.ndarray, found: Sequence[np.
 
 def n_in_clusters(n_new: int, likelihood: bool) -> int:
     """Return the number of new rows that start in clusters found among them."""
-    return min(n_new, MOST) if likelihood and n_new >= FEWEST else 0
+    return min(n_new, MAX_ROWS) if likelihood and n_new >= MIN_ROWS else 0
 
 
 def in_words(n_new: int, likelihood: bool, familiar: bool = False) -> str:
@@ -80,7 +80,7 @@ def clusters(
     chain = chain_on(alone, data.columns, data.rows_at(places), settings, 0, views)
     chain.start("one")
     most = since = 0
-    while chain.cycles < LONGEST and since < STILL:
+    while chain.cycles < MAX_CYCLES and since < STILL_CYCLES:
         if alone.asked_to_stop():
             raise Stopped
         n = chain.cycle().n_clusters

@@ -23,7 +23,7 @@ from mpibayes.io.rows import Rows
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-SURE = 1.0  # standard errors that a mean difference must exceed
+MIN_ERRORS = 1.0  # standard errors that a mean difference must exceed
 
 
 @dataclass(frozen=True)
@@ -49,4 +49,4 @@ def gain(after: np.ndarray, before: np.ndarray) -> float:
     """Return the mean gain in log density, in nats per row, or 0 if it may be chance."""
     more = after - before
     mean, error = float(more.mean()), float(more.std(ddof=1)) / np.sqrt(len(more))
-    return mean if abs(mean) > SURE * error else 0.0
+    return mean if abs(mean) > MIN_ERRORS * error else 0.0

@@ -1,9 +1,9 @@
 """Clusters that a chain on a large table starts from: those of a chain on a sample of its rows.
 
-With a million rows clusters that share the rows of several true ones, or divide those of one, outlast hundreds of
+With a million rows, clusters that mix the rows of several true ones, or divide the rows of one, last for hundreds of
 cycles: every move between them has to pass states that are thousands of nats less probable. With few rows such clusters
 soon merge and split. So chains on samples run first: one on few rows, from random clusters, then one on more rows, each
-of which takes its most probable cluster; then every row of the table does. Each chain has its own samples. A start is
+of which joins its most probable cluster; then every row of the table does. Each chain has its own samples. A start is
 not a draw, so exactness is not affected.
 """
 
@@ -31,7 +31,7 @@ from mpibayes.text import counted
 
 PART = "clusters"  # name of the result in `Finished`
 CYCLES = 80  # of each chain; 60 leave a few false clusters
-FEW = 3000  # rows of the first chain: among more a false cluster may already stay
+FIRST_ROWS = 3000  # rows of the first chain: among more, a false cluster may already stay
 
 
 def ahead_in_words(n: int) -> str:
@@ -53,7 +53,7 @@ def clusters_of_sample(
     seed = int(stream.integers(2**63))  # the chain on the sample draws other random numbers
     places = np.sort(stream.choice(data.n_rows, n, replace=False))
     settings = replace(mixture.settings, seed=seed, contexts=mixture.linking.coding.contexts)
-    few = np.sort(stream.choice(n, FEW, replace=False)) if n > FEW else None
+    few = np.sort(stream.choice(n, FIRST_ROWS, replace=False)) if n > FIRST_ROWS else None
     views = None if found is None else [of.columns for of in found.views]
     search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, few, views)
     task = partial(once, finished, PART, data.columns, search)

@@ -30,14 +30,14 @@ from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.rows import Rows
 
-ROWS_ALONE = 10  # first cycles, in which columns stay: they would all join the first view with clusters
-MOVES = 4  # moves per cycle
-EARLY, MOST = 3, 10  # early cycles (views have few clusters yet, so failed moves are retried later) and most cycles
-UNITS = 4  # units of columns per cycle, if that allows more cycles than MOST
-STILL = 12  # moves without success before trials begin, including a split of each view
-PAIRS = 0.6, 4  # share of moves that involve two of V views: the lesser of the first and (V - 1) / second
-DRAWS = 3  # most fresh draws to estimate an evidence, in different cycles
-MARGIN = 0.5  # least gain of fresh partitions that counts, relative to their shortfall from refined ones
+CYCLES_OF_ROWS = 10  # first cycles, without moves of columns: they would all join the first view with clusters
+MOVES_PER_CYCLE = 4
+EARLY_CYCLES, MAX_CYCLES = 3, 10  # early: views have few clusters yet, so failed moves are retried later
+UNITS_PER_CYCLE = 4  # units of columns, if that allows more cycles than MAX_CYCLES
+MAX_FAILED_MOVES = 12  # in a row, before trials begin; a split of each view is among them
+SHARE_OF_PAIR_MOVES = 0.6, 4  # moves of two of V views: the lesser of the first and (V - 1) / second
+MAX_FRESH_DRAWS = 3  # for an estimate of the evidence, in different cycles
+MIN_GAIN_TO_SHORTFALL = 0.5  # gain of fresh partitions that counts, relative to their shortfall from refined ones
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Better(Move):
     chain: Searching
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
-        most, few = PAIRS
+        most, few = SHARE_OF_PAIR_MOVES
         if self.stream.random() >= min(most, (len(self.views) - 1) / few):
             return self._split()
         return self._merge() if self.stream.random() < 0.5 else self._exchange()
@@ -119,7 +119,7 @@ class Better(Move):
         gain = self._log_law(where) - self._log_law(self.where)
         best = gain + sum(of.log for of in after) - sum(of.log for of in before)
         fresh = gain + sum(of.fresh for of in after) - sum(of.fresh for of in before)
-        return best > 0 or fresh > MARGIN * sum(of.log - of.fresh for of in before)
+        return best > 0 or fresh > MIN_GAIN_TO_SHORTFALL * sum(of.log - of.fresh for of in before)
 
     def _evidence(self, units: np.ndarray, role: int, present: Sequence[Rowwise]) -> Evidence:
         """Estimate the evidence of the units' cells, from fresh partitions and the present ones."""
@@ -130,13 +130,13 @@ class Better(Move):
         proposal = self._proposal(units, role)
         subject, n = proposal.subject, self.chain.n_rows
         result = [suited(subject, partition, self.stream.random(n)) for partition in present]
-        if best.draws < DRAWS:
+        if best.draws < MAX_FRESH_DRAWS:
             result.append(proposal.draw())
         for drawn in result:
             log = log_weight(self.views[0].law, subject, drawn)
             if log > best.log:
                 best = replace(best, log=log, drawn=drawn)
-        if best.draws < DRAWS:
+        if best.draws < MAX_FRESH_DRAWS:
             best = replace(best, fresh=max(best.fresh, log), draws=best.draws + 1)
         known[tuple(units)] = best = replace(best, cycle=cycle)
         return best
@@ -170,15 +170,15 @@ class Searching(Mixture):
         """Run cycles until the views no longer change, then trials."""
         settings, still = self.settings, 0
         self.settings = replace(settings, column_moves=0, view_moves=0)
-        for _ in range(ROWS_ALONE):
+        for _ in range(CYCLES_OF_ROWS):
             self.cycle()
         self.settings = settings
-        for number in range(max(MOST, len(self.units) // UNITS)):
-            still = 0 if self.cycle().view_moves or number < EARLY else still + MOVES
-            if number < EARLY:
+        for number in range(max(MAX_CYCLES, len(self.units) // UNITS_PER_CYCLE)):
+            still = 0 if self.cycle().view_moves or number < EARLY_CYCLES else still + MOVES_PER_CYCLE
+            if number < EARLY_CYCLES:
                 self.tries.clear()
             tried = all(self.tries[units] or len(units) == 1 for units in self.units_of_views())
-            if tried and still >= STILL:
+            if tried and still >= MAX_FAILED_MOVES:
                 break
         Trials(self, generator(settings.seed, Purpose.TRIALS, chain=self.chain)).run()
 

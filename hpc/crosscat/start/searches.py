@@ -39,9 +39,9 @@ from mpibayes.io.finished import Finished
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
-CYCLES = 20  # cycles of the present chain before it is judged
-OF_CLUSTERS = 80  # cycles of a search of a mixture, which has only clusters to find; 40 lose up to 0.5 nats
-CLOSE = 0.05  # nats per row within which searches count as equally good, given the noise of few judges
+CYCLES_JUDGED = 20  # of the present chain, before it is judged
+CYCLES_OF_CLUSTERS = 80  # of a search of a mixture, which only has clusters to find; 40 lose up to 0.5 nats
+CLOSE_PER_ROW = 0.05  # nats per row within which few judges cannot tell searches apart
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _search(
     if settings.view_concentration is None:
         mixture = chain_on(alone, data.columns, mine, settings, chain)
         mixture.start("one")
-        advance(mixture, OF_CLUSTERS)
+        advance(mixture, CYCLES_OF_CLUSTERS)
     else:
         mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
     return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.zeros(0)
@@ -136,8 +136,8 @@ def _go_on(
     alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
     n_rows: int, present: Present,
 ) -> np.ndarray | None:  # fmt: skip
-    """Return the log density of each judge by the present views, after CYCLES cycles on the rows of a search; None if
-    all these rows are new."""
+    """Return the log density of each judge by the present views, after CYCLES_JUDGED cycles on the rows of a search;
+    None if all these rows are new."""
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
     places = np.sort(sample[:n])
     if (present.labels[0][places] == IDLE).all():
@@ -150,7 +150,7 @@ def _go_on(
         labels = newcomers.joined(labels, new, newcomers.clusters(alone, data, settings, present.views, places[new]))
     mixture = chain_on(alone, data.columns, mine, settings, chain, present.views)
     mixture.start(labels)
-    advance(mixture, CYCLES)
+    advance(mixture, CYCLES_JUDGED)
     return _log_density(mixture, unseen)
 
 
@@ -201,13 +201,13 @@ def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
     each = " of each chain" * (len(scores) > 1)
     return (
         f"the best of {len(scores[0])} searches{each}, as scored on {counted(judges, 'row')} that none of them used; "
-        f"{others} within {CLOSE:g} nats a row of the best"
+        f"{others} within {CLOSE_PER_ROW:g} nats a row of the best"
     )
 
 
 def others_near(scores: Sequence[float]) -> int:
-    """Return the number of other searches whose scores are within CLOSE of the best."""
-    return sum(score >= max(scores) - CLOSE for score in scores) - 1
+    """Return the number of other searches whose scores are within CLOSE_PER_ROW of the best."""
+    return sum(score >= max(scores) - CLOSE_PER_ROW for score in scores) - 1
 
 
 def scores_in(record: Mapping[str, Any]) -> list[float]:

@@ -23,19 +23,19 @@ from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
 START_ROWS = 1000  # rows of the first subsample, but at most a quarter of all rows
-VIEWS = 16  # initial views
-ROWS = 10_000  # sample size of a single search for views
-CLUSTERS = 0.1, 10_000, 50_000  # share of the rows in which clusters are looked for first, and least and most of them
-LARGE = 30_000  # least training rows for that
-ROWS_OF_EACH = 3000  # sample size of each of several searches: as good, in a third of the time
-SEARCHES, JUDGED = 3, 500  # searches of a chain, and its least training rows for several: few judges choose by chance
-SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # searches of a mixture that grew, and most samples' worth of rows for any
-JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and most judges
-NEW_JUDGES = 0.5, 50  # share of the new rows that judge after growth, and least judges
-PROBES = 0.1, 50, 1500  # share of the rows of a search held out to judge its trials, and least and most of them
-RANDOM, ROWS_OF_RANDOM = 128, 8  # random clusters at the start, and least rows for each: more reach the same clusters
-ALONE = 20  # first cycles from random clusters in which columns stay: rows of one pattern have not met yet
-SETTLING = 20  # full-data cycles per shard after an annealed start (docs/math.md 3.3: 10 leave a bias)
+INITIAL_VIEWS = 16
+SEARCH_ROWS = 10_000  # sample of a single search for views
+CLUSTER_ROWS = 0.1, 10_000, 50_000  # sample in which clusters are first looked for: share of the rows, least, most
+MIN_ROWS_SAMPLED = 30_000  # training rows from which on there is such a sample
+ROWS_OF_EACH = 3000  # sample of each of several searches: as good, in a third of the time
+SEARCHES, MIN_ROWS_JUDGED = 3, 500  # of a chain; training rows for several: few judges choose by chance
+SEARCHES_OF_CLUSTERS, MAX_SAMPLES = 2, 10  # of a mixture that grew; rows up to which it has any, in samples
+JUDGES = 0.1, 3000  # training rows that judge several searches: share and most
+NEW_JUDGES = 0.5, 50  # new rows that judge after growth: share and least
+PROBES = 0.1, 50, 1500  # rows of a search held out to judge its trials: share, least and most
+RANDOM_CLUSTERS, ROWS_OF_RANDOM = 128, 8  # at the start; least rows of each: more end in the same clusters
+CYCLES_OF_ROWS = 20  # first cycles from random clusters, without moves of columns: similar rows have not met yet
+SETTLING_CYCLES = 20  # full-data cycles per shard after an annealed start (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
     "one": "in one cluster",
@@ -93,13 +93,13 @@ def random_clusters(config: Config, n_rows: int) -> int:
 
 def clusters_at_random(n_rows: int) -> int:
     """Return the number of random clusters from which n_rows start by default."""
-    return max(1, min(RANDOM, n_rows // ROWS_OF_RANDOM))
+    return max(1, min(RANDOM_CLUSTERS, n_rows // ROWS_OF_RANDOM))
 
 
 def cycles_alone(config: Config, n_rows: int) -> int:
     """Return the number of first cycles in which moves of columns are left out."""
     at_random = config.of(Sampler).init == "random" and not cluster_rows(config, n_rows)
-    return ALONE if config.of(Model).has_views and at_random else 0
+    return CYCLES_OF_ROWS if config.of(Model).has_views and at_random else 0
 
 
 def views_at_first(config: Config) -> int:
@@ -107,7 +107,7 @@ def views_at_first(config: Config) -> int:
     given = config.of(Sampler).init_views
     if not config.of(Model).has_views:
         return 1
-    return VIEWS if given == "auto" else given
+    return INITIAL_VIEWS if given == "auto" else given
 
 
 def pilot_rows(config: Config, n_rows: int) -> int:
@@ -116,7 +116,7 @@ def pilot_rows(config: Config, n_rows: int) -> int:
     if rows == "auto":
         rows = 0
         if sampler.strategy == "auto" and sampler.init == "auto":
-            of_search = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
+            of_search = SEARCH_ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
             rows = of_search if config.of(Model).has_views else _rows_for_clusters(n_rows)
     return min(rows, n_rows) if config.of(Model).likelihood else 0
 
@@ -128,13 +128,13 @@ def cluster_rows(config: Config, n_rows: int) -> int:
 
 
 def _rows_for_clusters(n_rows: int) -> int:
-    share, fewest, most = CLUSTERS
-    return max(fewest, min(most, round(share * n_rows))) if n_rows >= LARGE else 0
+    share, fewest, most = CLUSTER_ROWS
+    return max(fewest, min(most, round(share * n_rows))) if n_rows >= MIN_ROWS_SAMPLED else 0
 
 
 def searches(config: Config, n_rows: int) -> int:
     """Return the number of searches for views that a chain makes on n_rows training rows, if it makes any."""
-    given, several = config.of(Sampler).searches, n_rows >= JUDGED
+    given, several = config.of(Sampler).searches, n_rows >= MIN_ROWS_JUDGED
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
@@ -142,10 +142,10 @@ def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
     """Return the number of searches with which a chain compares itself after growth by n_new rows: none if it had none
     at the start, or if judges would be too few; none of a mixture if a sample would show little of its clusters."""
     sampler, model = config.of(Sampler), config.of(Model)
-    if not model.likelihood or n_rows < JUDGED or not n_new_judges(n_new):
+    if not model.likelihood or n_rows < MIN_ROWS_JUDGED or not n_new_judges(n_new):
         return 0
     if not model.has_views:
-        return SEARCHES_OF_CLUSTERS if n_rows <= SAMPLES * ROWS_OF_EACH else 0
+        return SEARCHES_OF_CLUSTERS if n_rows <= MAX_SAMPLES * ROWS_OF_EACH else 0
     if not sampler.init_rows:
         return 0
     return SEARCHES if sampler.searches == "auto" else max(SEARCHES, sampler.searches)
@@ -201,7 +201,7 @@ def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
         return min(cycles // 5, least)
     growth = cycles // 2 if growth is None else growth
     left = min(cycles - growth, 5 * least)
-    return growth + max(left // 5, min(left // 2, SETTLING * n_shards))
+    return growth + max(left // 5, min(left // 2, SETTLING_CYCLES * n_shards))
 
 
 def check_length(config: Config, n_rows: int) -> None:

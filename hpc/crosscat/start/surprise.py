@@ -1,10 +1,9 @@
-"""Comparison of rows appended to a run with the rows that its chain has: are there kinds of rows among them that it
-lacks?
+"""Comparison of rows appended to a run with the rows that its chain has: are some of them of a new kind?
 
-If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches
-(searches.py) look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to
-its own rows, so new ones of the same kinds are a little less probable, and count as surprising where rows are few for
-their clusters. The start of a chain is not a draw, so exactness is not affected.
+If not, the first cycle seats them. Otherwise a chain of the new rows alone (newcomers.py) or new searches (searches.py)
+look for these kinds, which takes longer than several cycles of a settled chain. The chain was fitted to its own rows,
+so new rows of the same kinds are a little less probable, and more of them count as surprising where clusters have few
+rows. The start of a chain is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
-MOST = 3_000  # rows of each sort
-ERRORS = 2.0  # standard errors that are not due to chance
-ODD = 0.01  # share of the chain's rows that are less probable than any other: an odd row is less probable than these
+MAX_ROWS = 3_000  # of each kind: idle, and in clusters
+MIN_ERRORS = 2.0  # standard errors that are not due to chance
+ODD_SHARE = 0.01  # share of the chain's rows that count as odd, its least probable ones
 
 
 def surprising(mixture: Mixture, labels: np.ndarray) -> bool:
@@ -26,14 +25,14 @@ def surprising(mixture: Mixture, labels: np.ndarray) -> bool:
     them are odd. labels (N,): of one view; the chain must have started from them. Collective."""
     stream = generator(mixture.settings.seed, Purpose.COMPARED, chain=mixture.chain)
     samples = [
-        np.sort(stream.choice(places, min(len(places), MOST), replace=False, shuffle=False))
+        np.sort(stream.choice(places, min(len(places), MAX_ROWS), replace=False, shuffle=False))
         for places in (np.flatnonzero(labels != IDLE), np.flatnonzero(labels == IDLE))
     ]
     old, new = (_log_density(mixture, places) for places in samples)
     error = np.hypot(old.std(), new.std() * np.sqrt(len(old) / len(new))) / np.sqrt(len(old))
-    n_odd, expected = int((new < np.quantile(old, ODD)).sum()), ODD * len(new)
+    n_odd, expected = int((new < np.quantile(old, ODD_SHARE)).sum()), ODD_SHARE * len(new)
     spread = np.sqrt(expected * (1.0 + len(new) / len(old)))
-    return bool(old.mean() - new.mean() > ERRORS * error or n_odd - expected > ERRORS * spread)
+    return bool(old.mean() - new.mean() > MIN_ERRORS * error or n_odd - expected > MIN_ERRORS * spread)
 
 
 def _log_density(mixture: Mixture, places: np.ndarray) -> np.ndarray:

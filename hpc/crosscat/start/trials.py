@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.probe import Probe
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 3  # most rounds
-CYCLES, LONGER = 5, 8  # cycles of a trial, and more cycles of one that is close
-TRIALS, FEW = 5, 2  # most trials of a round, and most of those that are close
-TWICE = 2  # most trials of one change, which may succeed later
-PAIRS = 3  # pairs of views considered for a merge
-CUTS, MOST_CUTS = 32, 3  # branches of columns considered for a view of their own, and those that are tried
-TARGETS = 2  # views that a unit may go to, if its own view explains it by less than LOOSE nats per row; else one
-# In nats per row:
-MIN_GAIN = 1.5e-3  # nats a row: least gain of a change
-PATIENCE = 0.02  # most loss that a change may show before its trial
-OF_VIEWS = 0.1  # PATIENCE for whole views, whose rows must adapt more
-CLOSE = 0.01  # most loss after a trial that earns more cycles
-LOOSE = 0.05
-DOUBT = 5e-3  # penalty for a unit that neither view explains
-HOPE = 0.1  # share of a unit's evidence in its own view that the cycles of a trial may add
+MAX_ROUNDS = 3
+TRIAL_CYCLES, EXTRA_CYCLES = 5, 8  # of a trial; more if it is close
+MAX_TRIALS, MAX_CLOSE_TRIALS = 5, 2  # in a round; with extra cycles
+MAX_TRIALS_OF_A_CHANGE = 2  # it may succeed later
+MERGE_PAIRS = 3  # pairs of views considered for a merge
+CUT_BRANCHES, MAX_CUTS = 32, 3  # branches of columns considered for a view of their own; those tried
+MAX_TARGETS = 2  # views a unit may move to if its own view hardly explains it; otherwise one
+# in nats per row
+MIN_GAIN_PER_ROW = 1.5e-3  # of a change
+MAX_LOSS_AT_START = 0.02  # of a change before its trial
+MAX_LOSS_OF_VIEWS = 0.1  # the same for whole views, whose rows must adapt more
+MAX_LOSS_AFTER_TRIAL = 0.01  # that earns extra cycles
+LOOSE_PER_ROW = 0.05  # evidence below which a view hardly explains a unit
+UNEXPLAINED_PENALTY = 5e-3  # for a unit that neither view explains
+REGAINED_SHARE = 0.1  # share of a unit's evidence in its own view that the cycles of a trial may add
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Change:
     new: Sequence[tuple[np.ndarray, Rowwise]]
     gain: float
     hope: float = 0.0
-    patience: float = PATIENCE
+    patience: float = MAX_LOSS_AT_START
 
     @property
     def looks(self) -> float:
@@ -85,10 +85,10 @@ class Trials:
         self.density: tuple[int, dict[int, np.ndarray]] = -1, {}
 
     def run(self) -> None:
-        """Run rounds until one changes nothing, at most ROUNDS."""
+        """Run rounds until one changes nothing, at most MAX_ROUNDS."""
         settings = self.chain.settings
         rows = replace(settings, column_moves=0, view_moves=0, split_merge=0 if settings.split_merge == 0 else 1)
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             self.chain.settings = replace(rows, column_moves=1)
             self.chain.cycle()
             self.chain.settings = rows
@@ -101,7 +101,7 @@ class Trials:
         change is better, changes with small losses get more cycles."""
         trials = {change: self.chain.beside(change.new) for change in self._chosen()}
         self.tried.update(change.name for change in trials)
-        for cycles in (CYCLES, LONGER):
+        for cycles in (TRIAL_CYCLES, EXTRA_CYCLES):
             if not trials:
                 return False
             for chain in (*trials.values(), self.chain):
@@ -109,10 +109,12 @@ class Trials:
                     chain.cycle()
             worth = self._worth(trials)
             ranked = sorted(trials, key=lambda change: -worth[change])
-            if worth[ranked[0]] > MIN_GAIN:
-                self._take({change: trials[change] for change in ranked if worth[change] > MIN_GAIN})
+            if worth[ranked[0]] > MIN_GAIN_PER_ROW:
+                self._take({change: trials[change] for change in ranked if worth[change] > MIN_GAIN_PER_ROW})
                 return True
-            trials = {change: trials[change] for change in ranked[:FEW] if worth[change] > -CLOSE}
+            trials = {
+                change: trials[change] for change in ranked[:MAX_CLOSE_TRIALS] if worth[change] > -MAX_LOSS_AFTER_TRIAL
+            }
         return False
 
     def _take(self, better: Mapping[Change, Searching]) -> None:
@@ -136,9 +138,9 @@ class Trials:
 
     def _chosen(self) -> list[Change]:
         """Return the changes to try in a round."""
-        result = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
+        result = {change.name: change for change in self._changes() if self.tried[change.name] < MAX_TRIALS_OF_A_CHANGE}
         fair = [change for change in result.values() if change.looks > -change.patience * self.chain.n_rows]
-        return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
+        return sorted(fair, key=lambda change: -change.looks)[:MAX_TRIALS]
 
     def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
         """Return the gain of each trial, in nats per row: on the probe if it is decisive, else in log evidence."""
@@ -206,9 +208,13 @@ class Trials:
             left = now.units[home][now.units[home] != unit]
             added_here = self._added(unit, home, now)
             others = sorted((v for v in range(len(score)) if v != home), key=lambda v: -score[v][unit])
-            for there in others[: TARGETS if added_here < alone[unit] + LOOSE * n else 1]:
+            for there in others[: MAX_TARGETS if added_here < alone[unit] + LOOSE_PER_ROW * n else 1]:
                 added_there = self._added(unit, there, now)
-                doubt = DOUBT * n if max(added_here, added_there) < alone[unit] + MIN_GAIN * n else 0.0
+                doubt = (
+                    UNEXPLAINED_PENALTY * n
+                    if max(added_here, added_there) < alone[unit] + MIN_GAIN_PER_ROW * n
+                    else 0.0
+                )
                 new = [(np.sort(np.append(now.units[there], unit)), now.partitions[there])]
                 if len(left):
                     new.append((left, now.partitions[home]))
@@ -217,7 +223,7 @@ class Trials:
                     (home, there),
                     new,
                     added_there - added_here,
-                    HOPE * (added_here - alone[unit]) - doubt,
+                    REGAINED_SHARE * (added_here - alone[unit]) - doubt,
                 )
 
     def _added(self, unit: int, view: int, now: Present) -> float:
@@ -239,12 +245,16 @@ class Trials:
         subset = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
         log_p = alike.log_probabilities([partition.z[0][subset] for partition in now.partitions])
         pairs = sorted(zip(*np.triu_indices(len(now.units), 1)), key=lambda pair: -log_p[pair])
-        for i, j in pairs[:PAIRS]:
+        for i, j in pairs[:MERGE_PAIRS]:
             one, two = now.partitions[i], now.partitions[j]
             both = np.sort(np.concatenate([now.units[i], now.units[j]]))
             partition, log = self._best(both, [one, two, *product(one, two)])
             change = Change(
-                now.units[i], (i, j), [(both, partition)], log - now.evidence[i] - now.evidence[j], patience=OF_VIEWS
+                now.units[i],
+                (i, j),
+                [(both, partition)],
+                log - now.evidence[i] - now.evidence[j],
+                patience=MAX_LOSS_OF_VIEWS,
             )
             yield max(change, self._of_product(change, one, two), key=lambda change: change.gain)
 
@@ -266,14 +276,14 @@ class Trials:
         branches = [*chain.branches, *(frozenset([unit]) for unit in range(len(chain.units)))]
         known = {of & part: v for v, part in enumerate(of_view) for of in branches if 0 < len(of & part) < len(part)}
         cuts, result = [(np.array(sorted(of)), known[of]) for of in sorted(known, key=sorted)], []
-        for at in np.sort(self.stream.permutation(len(cuts))[:CUTS]).tolist():
+        for at in np.sort(self.stream.permutation(len(cuts))[:CUT_BRANCHES]).tolist():
             out, v = cuts[at]
             left, present = np.setdiff1d(now.units[v], out), now.partitions[v]
             (one, of_out), (two, of_left) = self._best(out, [present, nothing]), self._best(left, [present])
             new = [(out, one), (left, two)]
             gain = max(of_out + of_left - now.evidence[v], chain.n_rows * self._promises(new, [v]))
-            result.append(Change(out, (v, len(now.units)), new, gain, patience=OF_VIEWS))
-        best = sorted(result, key=lambda change: -change.gain)[:MOST_CUTS]
+            result.append(Change(out, (v, len(now.units)), new, gain, patience=MAX_LOSS_OF_VIEWS))
+        best = sorted(result, key=lambda change: -change.gain)[:MAX_CUTS]
         yield from (replace(change, old=(change.old[0], len(now.units) + i)) for i, change in enumerate(best))
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
