@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 Cells = Mapping[str, tuple[np.ndarray, np.ndarray]]  # by column: rows (m,), ascending, and level codes or numbers (m,)
-Fill = Callable[[int, Cells, Mapping[str, np.ndarray]], None]
+Fill = Callable[[int, Cells | None, Mapping[str, np.ndarray]], None]
 
 
 def check_format(source: Path, out: Path) -> None:
@@ -60,7 +60,7 @@ class Dialect(NamedTuple):
     names: Sequence[str]
 
 
-def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
+def dialect_of(like: Table, source: Path, lacking: Collection[str], beside: Sequence[str]) -> Dialect:
     """Dialect of the file written by `completed`."""
     o = opened_like(like, source, lacking).originals()
     behind = [c.name for c in like.columns if c.name in lacking]
@@ -68,7 +68,7 @@ def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequen
 
 
 @contextmanager
-def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], filled: dict[str, int]) -> Iterator[Fill]:
+def completed(like: Table, source: Path, out: Path, lacking: Collection[str], filled: dict[str, int]) -> Iterator[Fill]:
     """Yield a function fill(n, cells, beside) for the next n rows of `source`; the complete `out` appears at the end.
 
     cells: values for gaps in these rows. beside: further named columns of numbers, NaN being empty; the same names each
@@ -81,7 +81,7 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
 
 @contextmanager
 def passes_over(
-    like: Table, source: Path, out: Path, lacking: Sequence[str], reserved: Sequence[str] = ()
+    like: Table, source: Path, out: Path, lacking: Collection[str], reserved: Sequence[str] = ()
 ) -> Iterator[Callable[[dict], Fill]]:
     """Yield a function start(filled) that returns a function `fill` as in `completed`, for `source` from its first row;
     each pass appends its rows. If `cells` is None, gaps become empty cells, whatever marks them in `source`. reserved:

@@ -81,7 +81,8 @@ class Asked(AskedRun):
     def recorded(self, numbers: np.ndarray) -> Rows:
         """See `hpc.law.Asked`."""
         data = self.run.data if self.outcome is None else self.run.outcomes.data
-        return data.recorded_at(numbers)
+        rows: Rows = data.recorded_at(numbers)
+        return rows
 
     def may_lean(self, child: str, parent: str) -> bool:
         """See `hpc.law.Asked`."""
@@ -142,11 +143,12 @@ class Asked(AskedRun):
         for law in self.labelled(known.of, places):
             views = [LeftOut(view, self._of_view(view, rows, places), known) for view in law.views]
             log_p, weights = zip(*(view.given() for view in views))
+            total: np.ndarray = np.asarray(sum(log_p))
             inverse = np.empty((known.n_rows, len(known.of)))
             for c, name in enumerate(known.of):
                 i, _ = law.view_of(name)
                 inverse[:, c] = views[i].inverse(name, weights[i])
-            yield sum(log_p), inverse
+            yield total, inverse
 
     def _of_view(self, view: ViewLaw, rows: Rows, places: np.ndarray) -> Rows:
         """Return a view's columns of training rows, with the missing cells that are part of the draw filled in."""
@@ -180,4 +182,5 @@ class Asked(AskedRun):
 
     def modelled(self, places: np.ndarray) -> Rows:
         """Return the training rows at `places`, ascending, as they are modelled."""
-        return self.run.data.rows_at(places)
+        rows: Rows = self.run.data.rows_at(places)
+        return rows

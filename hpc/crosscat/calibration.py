@@ -10,6 +10,7 @@ mode. Clusters and parameters do not learn from it.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +38,12 @@ class Tally:
 class Calibration:
     """Calibrated draws of the cells of a view. draws: those of a copy; gaps: names of the columns to calibrate."""
 
-    def __init__(self, draws: CellDraws, gaps: frozenset[str], n_classes: int):
+    def __init__(self, draws: CellDraws, gaps: Collection[str], n_classes: int):
         self._draws, self._n, self._law = draws, n_classes, draws.levels
         self._tallies: dict[str, Tally] = {}
         view = draws.view
         outcome = () if view.outcome is None else view.outcome.names
-        for name in sorted(gaps.intersection(view.names).difference(outcome)):
+        for name in sorted(view.names.intersection(gaps).difference(outcome)):
             kind, c = view.place[name]
             if kind.name == "categorical" and len(kind.columns[c].levels) <= MOST_LEVELS:
                 u, v, k = self._law.in_contexts(c).shape

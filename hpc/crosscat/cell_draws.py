@@ -85,7 +85,9 @@ class CellDraws:
             x = np.where(np.isnan(given), x, given)
         return x
 
-    def _single(self, name: str, cluster, stream: Stream, ids: np.ndarray, without: np.ndarray | None) -> np.ndarray:
+    def _single(
+        self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray, without: np.ndarray | None
+    ) -> np.ndarray:
         """Draw recorded values (n,) of a column outside blocks from each row's cluster."""
         _, which = self.view.columns_of(name)
         code = None if which is None else self._column(which, cluster, stream, ids)
@@ -99,7 +101,7 @@ class CellDraws:
         """Draw values (n,) of a column of the model: codes, or numbers in the model's units."""
         (kind, c), none = self.view.place[name], np.zeros(0, np.intp)
         law = self._law(kind)
-        x = law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
+        x: np.ndarray = law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
         if kind.name in self._drawn and kind.name == "normal":
             again = replace(stream, sub=kind.substreams[1])
             x = reach.drawn_again(law, c, kind.members(c)[0], x, cluster, again, ids)
@@ -132,7 +134,14 @@ class CellDraws:
         return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
 
     def _in_tree(
-        self, tree: TreeLaw, known: Known, names: set[str], cluster, stream: Stream, ids, without
+        self,
+        tree: TreeLaw,
+        known: Known,
+        names: set[str],
+        cluster: np.ndarray,
+        stream: Stream,
+        ids: np.ndarray,
+        without: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         codes, result = self.in_tree(tree, known, names, cluster, stream, ids)
         for name, code in codes.items():
@@ -154,7 +163,7 @@ class CellDraws:
         return result
 
     def in_tree(
-        self, tree: TreeLaw, known: Known, names: Collection[str], cluster, stream: Stream, ids
+        self, tree: TreeLaw, known: Known, names: Collection[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """See `TreeLaw.draw`."""
         drawn = self._drawn.get("categorical")
@@ -175,13 +184,21 @@ class CellDraws:
 
     def _branches(self, tree: TreeLaw) -> list[Branch]:
         """Return the numeric columns below a tree, with the parameters that cells share."""
-        if not tree.branches:
+        coding = self.view.coding
+        if not tree.branches or coding is None:
             return []
-        of = self.view.coding, self.view.components, self._law, self._lines
-        return branches_of(tree.linked, *of, lambda kind: kind.name in self._drawn)
+        of = self.view.components, self._law, self._lines
+        return branches_of(tree.linked, coding, *of, lambda kind: kind.name in self._drawn)
 
     def _number(
-        self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
+        self,
+        column: Column,
+        code: np.ndarray,
+        known: Known,
+        cluster: np.ndarray,
+        stream: Stream,
+        ids: np.ndarray,
+        without: np.ndarray | None,
     ) -> np.ndarray:
         """Return recorded values (n,) of a numeric column that others depend on, given each row's atom or bin. without:
         mask of its atoms."""
@@ -207,7 +224,7 @@ class CellDraws:
         x = np.zeros(len(code))
         if len(number):
             u = one_uniform(stream, kind.substreams[0], c, ids[number])
-            y = low[number], high[number]
+            y = [low[number], high[number]]
             if column.kind == "real":
                 with np.errstate(divide="ignore", invalid="ignore"):
                     y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]

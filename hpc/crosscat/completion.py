@@ -65,7 +65,9 @@ class Completion:
                         result[name][here[name]] = x
         return result
 
-    def _in_view(self, draws: CellDraws, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:
+    def _in_view(
+        self, draws: CellDraws, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
+    ) -> dict[str, np.ndarray]:
         view = draws.view
         stream, cluster = self._stream(Purpose.COPY_CELLS, view), np.zeros(len(ids), np.intp)
         rows = np.unique(np.concatenate(list(gaps.values())))
@@ -73,7 +75,7 @@ class Completion:
         cluster[old] = view.labels[places[old]]
         if len(new):
             cluster[new] = draws.clusters(known.only([*view.names, *view.outside]).take(new), stream, ids[new])
-        result = {}
+        result: dict[str, np.ndarray] = {}
         for block in [*(block.names for block in view.blocks), *([n] for n in view.names.difference(view.in_blocks))]:
             inside = [name for name in block if name in gaps]
             if inside:

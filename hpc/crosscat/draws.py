@@ -38,6 +38,7 @@ from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.tallies import Tallies, Total
 from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.base import apart, bases_given, with_learned
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.contexts import contexts_of
@@ -161,6 +162,7 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
 class Posterior(KeptChains, Tallies):
     """Chains of one mixture or cross-categorization on one table."""
 
+    data: Data
     weighable = grouped = True
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):

@@ -29,7 +29,8 @@ class Density:
     columns."""
 
     def __init__(self, views: Sequence[ViewDensity], places: Places = None):
-        self.views, self._places = list(views), places
+        self.views: Sequence[ViewDensity] = list(views)
+        self._places = places
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Return the log density of the observed cells of each row, (n,) float64."""
@@ -37,7 +38,8 @@ class Density:
 
     def log_density_without(self, view: int, rows: Rows) -> np.ndarray:
         """Return the log density of the observed cells of each row in all views but one, (n,) float64."""
-        return sum(of.log_density(self.rows_of(v, rows)) for v, of in enumerate(self.views) if v != view)
+        parts = (of.log_density(self.rows_of(v, rows)) for v, of in enumerate(self.views) if v != view)
+        return sum(parts, np.zeros(len(rows)))
 
     def rows_of(self, view: int, rows: Rows) -> Rows:
         """Return the cells of a view's columns."""
@@ -47,7 +49,7 @@ class Density:
 class Law(Density):
     """One draw as a law of some columns: the product of the independent views that have any of them."""
 
-    views: list[ViewLaw]
+    views: Sequence[ViewLaw]
 
     @property
     def width(self) -> int:
@@ -61,15 +63,15 @@ class Law(Density):
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
         """Return the probability that each labelled row (N,) shares the cluster of the labelled row at `place`, or of a
         row with these known cells; averaged over the named columns, each in its view."""
-        share: np.ndarray | float = 0.0
+        shares = []
         for view in self.views:
             n = sum(name in view.names for name in names)
             if n and place is not None:
-                share = share + n * (view.labels == view.labels[place])
+                shares.append(n * (view.labels == view.labels[place]))
             elif n:
-                weight = view.weighted(known.repeat(1))[1][0]
-                share = share + n * weight[view.labels]
-        return share / len(names)
+                shares.append(n * view.weighted(known.repeat(1))[1][0][view.labels])
+        share: np.ndarray = np.asarray(sum(shares)) / len(names)
+        return share
 
     def masses(self, events: Events) -> np.ndarray:
         """Return the probability of each event of a column in the clusters of its view, (K + 1, U)."""
@@ -82,16 +84,18 @@ class Law(Density):
         events, (U, U'), and their mutual information within clusters."""
         trees: list[tuple[np.ndarray, LineLaw | TreeLaw]] = []
         for view in self.views:
-            trees += [(np.exp(view.log_weight), tree) for tree in (*view.lines, *view.trees)]
+            of_view: list[LineLaw | TreeLaw] = [*view.lines, *view.trees]
+            trees += [(np.exp(view.log_weight), tree) for tree in of_view]
         for weight, tree in trees:
             for x in (x for x in a if x in tree.names):
                 others = {y: events[y] for y in b if y in tree.names and y != x}
                 pairs = tree.joint(events[x], others, weight) if others else ()
-                yield from ((x, y, *both) for y, *both in pairs)
+                yield from ((x, y, table, inside) for y, table, inside in pairs)
 
     def weight(self, name: str) -> np.ndarray:
         """Return the weights of the clusters of a column's view, and of a new one, (K + 1,)."""
-        return np.exp(self.view_of(name)[1].log_weight)
+        weight: np.ndarray = np.exp(self.view_of(name)[1].log_weight)
+        return weight
 
     def view_of(self, name: str) -> tuple[int, ViewLaw]:
         """Find the view of a column: its number in `views`, and the view."""
@@ -100,7 +104,8 @@ class Law(Density):
     def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """See `hpc.law.Law`."""
         drawn: dict[str, np.ndarray] = {}
-        outside = {name for view in self.views for name in view.outside if view.outcome.name in names}
+        asked = [view for view in self.views if view.outcome is not None and view.outcome.name in names]
+        outside = {name for view in asked for name in view.outside}
         for view in outcome_last(self.views):
             inside = view.names & {*names, *outside}
             if inside:
@@ -144,7 +149,8 @@ class Given:
         )  # see `OutcomeLaw`
         if block is not None and (alone or block.knows(self.inside[i])):
             return block.averaged(events, self.weights[i], self.inside[i])
-        return self.weights[i] @ masses
+        p: np.ndarray = self.weights[i] @ masses
+        return p
 
     def inverses(self) -> np.ndarray:
         inverse = np.empty((self._known.n_rows, len(self._known.of)))
@@ -155,4 +161,5 @@ class Given:
 
     def opens(self) -> np.ndarray:
         """Return the probability of a new cluster in at least one view, (n,)."""
-        return 1.0 - np.prod([1.0 - weight[:, -1] for weight in self.weights], axis=0)
+        p: np.ndarray = 1.0 - np.prod([1.0 - weight[:, -1] for weight in self.weights], axis=0)
+        return p

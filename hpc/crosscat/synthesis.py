@@ -91,7 +91,8 @@ class _View:
 def seated(n: int, concentration: float, discount: float, g: np.random.Generator) -> np.ndarray:
     """Draw the tables of n customers of a Pitman-Yor process, numbered from 0 by first customer, int64 (n,). A customer
     at an old table picks an earlier one and sits there, with a rejection step for the discount."""
-    at, sizes = np.zeros(n, np.int64), []
+    at = np.zeros(n, np.int64)
+    sizes: list[int] = []
     for i in range(n):
         table = len(sizes)
         if g.random() * (concentration + i) >= concentration + discount * len(sizes):

@@ -53,7 +53,7 @@ class ViewLaw(ViewDensity):
     mean_weight (K,): mean survey weight of the clusters' rows, for clusters of a population.
     """
 
-    labels: np.ndarray | None = None
+    labels: np.ndarray  # set with the labels of requested rows
     outcome: OutcomeLaw | None = None  # of the rows, if it can be queried
 
     def __init__(

@@ -34,7 +34,7 @@ def used_columns(
     return renumbered, positions
 
 
-def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
+def take_columns(rows: Rows, positions: Mapping[str, np.ndarray]) -> Rows:
     """Select the columns at `positions` of each array of the rows, without copying arrays that are used whole. Those of
     `vectors` must form whole blocks; "widths" are then the blocks' numbers of columns."""
     arrays = ((getattr(rows, name), positions[name]) for name in (ARRAYS if "vectors" in positions else BLOCKS))

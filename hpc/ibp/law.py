@@ -30,7 +30,7 @@ COMBINATION, PLACE = range(2)  # sub-streams: the features of a row; a cell
 class Law:
     """One draw as a law of all columns. rows (N, K): features of training rows, if requested."""
 
-    rows: np.ndarray | None = None
+    rows: np.ndarray  # set with the features of requested rows
 
     def __init__(self, cells: Cells, features: Features):
         self.cells, self.features = cells, features
@@ -134,7 +134,8 @@ class Law:
 
     def weight(self, name: str) -> np.ndarray:
         """Weights of the combinations, (P,)."""
-        return np.exp(self.all.log_weight)
+        weight: np.ndarray = np.exp(self.all.log_weight)
+        return weight
 
     def linked_pairs(
         self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
@@ -155,7 +156,8 @@ class Law:
         kinds = kinds.astype(np.float64)
         both = kinds @ others.T
         either = kinds.sum(axis=1)[:, None] + others.sum(axis=1) - both
-        return (np.where(either > 0.0, both / np.maximum(either, 1.0), 1.0) @ weight)[of.ravel()]
+        share: np.ndarray = (np.where(either > 0.0, both / np.maximum(either, 1.0), 1.0) @ weight)[of.ravel()]
+        return share
 
     def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """See `hpc.law.Law`."""
@@ -188,12 +190,13 @@ class Law:
         v = np.where(right, 1.0 - u, u)
         z = ndtri(np.clip(ndtr(first) + v * (ndtr(last) - ndtr(first)), 1e-300, 1.0 - 1e-16))
         z = np.where(right, -z, z)
-        x = np.clip((location + sd * z) * scale + center, low, high)
+        x: np.ndarray = np.clip((location + sd * z) * scale + center, low, high)
         column = plain(self.cells.columns[d])
         if not column.resolution:
             return x
         half = 0.5 * column.resolution
-        return np.clip(np.round(x / column.resolution) * column.resolution, low + half, high - half)
+        stepped: np.ndarray = np.clip(np.round(x / column.resolution) * column.resolution, low + half, high - half)
+        return stepped
 
 
 class Given:
@@ -209,7 +212,8 @@ class Given:
             return self._weighted(target, np.log(self.weight))[0]
 
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
-        return self.weight @ masses
+        p: np.ndarray = self.weight @ masses
+        return p
 
     def inverses(self) -> np.ndarray:
         result = np.empty((self._known.n_rows, len(self._known.of)))
@@ -221,7 +225,8 @@ class Given:
 
     def opens(self) -> np.ndarray:
         """Probability that the row has a feature of its own, (n,)."""
-        return self.weight[:, len(self._law.all.patterns) :].sum(axis=1)
+        p: np.ndarray = self.weight[:, len(self._law.all.patterns) :].sum(axis=1)
+        return p
 
     def _weighted(self, known: Known, log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         total = log.copy()

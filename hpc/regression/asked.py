@@ -33,7 +33,7 @@ class Asked(AskedRun):
         likelihood, most = run.likelihood, max(1, (draws or DRAWS) // len(run.chains))
         self._laws, chain_of = [], []
         for i, c in enumerate(run.chains):
-            theta = c.trace["theta"][evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in), most)]
+            theta = c.trace["theta"][evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in).tolist(), most)]
             for each in theta.reshape(len(theta), design.n_classes, design.n_predictors):
                 self._laws.append(Law(design, likelihood, each, columns))
                 chain_of.append(i)

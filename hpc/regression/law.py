@@ -57,7 +57,8 @@ class Law:
     def linear(self, x: np.ndarray) -> np.ndarray:
         """Linear predictors, (n, K), each row by itself: rounding in a matrix product depends on the neighbouring
         rows."""
-        return np.einsum("nd,kd->nk", x[:, : self.theta.shape[1]].astype(np.float64), self.theta)
+        eta: np.ndarray = np.einsum("nd,kd->nk", x[:, : self.theta.shape[1]].astype(np.float64), self.theta)
+        return eta
 
     @property
     def width(self) -> int:
@@ -177,7 +178,8 @@ def _values(events: Events) -> np.ndarray:
     """Recorded values of single events."""
     if events.column.levels:
         return events.codes.astype(np.float64)
-    return 0.5 * (events.low + events.high)
+    middle: np.ndarray = 0.5 * (events.low + events.high)
+    return middle
 
 
 def rows_of(known: Known, columns: Sequence[Column], design: Design) -> Rows:
@@ -216,7 +218,8 @@ class Average:
     def linear(self, x: np.ndarray) -> np.ndarray:
         """Linear predictors of the rows, (n, S, K)."""
         s, k, d = self.theta.shape
-        return (x[:, :d].astype(np.float64) @ self.theta.reshape(s * k, d).T).reshape(len(x), s, k)
+        eta: np.ndarray = (x[:, :d].astype(np.float64) @ self.theta.reshape(s * k, d).T).reshape(len(x), s, k)
+        return eta
 
     def log_densities(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         """log p(y | x, theta_s) of each row and draw, (n, S). eta: from `linear`. y: (n,)."""
@@ -225,4 +228,5 @@ class Average:
 
     def log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Log of the mean density over draws, (n,)."""
-        return log_sum_exp(self.log_densities(eta, y)) - np.log(eta.shape[1])
+        log_p: np.ndarray = log_sum_exp(self.log_densities(eta, y)) - np.log(eta.shape[1])
+        return log_p

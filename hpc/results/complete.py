@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from mpibayes.hpc.query.support import tails
 from mpibayes.hpc.report.advice import warn_beside_answer
 from mpibayes.hpc.results.asked_report import DRAWS
 from mpibayes.hpc.results.weak_pairs import weakened
-from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, passes_over
+from mpibayes.io.complete import Dialect, Fill, check_format, dialect_of, form_of, passes_over
 from mpibayes.io.files import make_directory, writing
 from mpibayes.io.target import COMPLETED, check_target
 from mpibayes.text import counted
@@ -32,6 +32,9 @@ from mpibayes.text import counted
 FORMS = (".csv", ".csv.gz", ".parquet")
 LONG = ".imp", ".id"
 LISTED = 8  # columns named, at most
+
+
+Counts = tuple[Counter[str], Counter[str]]  # cells filled in a copy, and those below 0, by column
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def complete(
         filling = filling.calibrated() if calibrate else filling
         paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
         written = _written(comm, asking, filling, paths, copies, long, seed)
-        filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
+        filled, below = (sum((part[i] for part in written), Counter[str]()) for i in (0, 1))
         weak = weakened(Asking.of_run(asking.run, DRAWS, comm), filled, calibrate) if filled else []
         done = Completed(
             paths,
@@ -108,34 +111,38 @@ def _about_weights(asking: Asking, filling: Filling) -> list[str]:
     return [f"a row's gaps are drawn given its own cells, whatever its weight; analyse copies with the weights{here}"]
 
 
-def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: bool, seed: int) -> list[tuple]:
+def _written(
+    comm: Communicator, asking: Asking, filling: Filling, paths: Sequence[Path], copies: int, long: bool, seed: int
+) -> list[Counts]:
     """Write the copies; return for each the filled cells, and the negative ones in columns that are never negative, by
     column."""
     if not long:
 
-        def own() -> list[tuple]:
+        def own() -> list[Counts]:
             drawn = asking.clusters("complete").completions(seed, slice(comm.rank, copies, comm.size))
             return [_copy(asking, filling, paths[i], c) for i, c in zip(range(comm.rank, copies, comm.size), drawn)]
 
         return [part for of in comm.collect(agree(comm, own, "write its copies")) for part in of]
 
-    def all_of_them() -> list[tuple]:
+    def all_of_them() -> list[Counts]:
         with passes_over(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
-            _original(filling, start({}))
+            _original(filling, start(Counter()))
             every = asking.clusters("complete").completions(seed)
             return [_pass(filling, start, completion, copy) for copy, completion in enumerate(every, 1)]
 
     return on_root(comm, all_of_them, what="write the copies")
 
 
-def _copy(asking: Asking, filling: Filling, path: Path, completion: Completion) -> tuple[Counter, Counter]:
+def _copy(asking: Asking, filling: Filling, path: Path, completion: Completion) -> Counts:
     with passes_over(asking.asked.like, filling.path, path, filling.lacking) as start:
         return _pass(filling, start, completion, None)
 
 
-def _pass(filling: Filling, start, completion: Completion, number: int | None) -> tuple[Counter, Counter]:
+def _pass(
+    filling: Filling, start: Callable[[Counter[str]], Fill], completion: Completion, number: int | None
+) -> Counts:
     """Write all rows with their gaps filled. number: the copy's number, if rows have a column for it."""
-    filled, below = Counter(), Counter()
+    filled, below = Counter[str](), Counter[str]()
     fill = start(filled)
     for first, n, cells in filling.blocks(completion):
         below.update(filling.below_zero(cells))
@@ -143,7 +150,7 @@ def _pass(filling: Filling, start, completion: Completion, number: int | None) -
     return filled, below
 
 
-def _original(filling: Filling, fill) -> None:
+def _original(filling: Filling, fill: Fill) -> None:
     for first, rows in filling.rows():
         fill(len(rows), None, _beside(0, first, len(rows)))
 
@@ -153,8 +160,9 @@ def _beside(number: int, first: int, n: int) -> dict[str, np.ndarray]:
 
 
 def _targets(
-    run_dirs, source: Path, out: Path, copies: int, long: bool, form: str | None, otherwise: str, overwrite: bool
-) -> list[Path]:
+    run_dirs: Sequence[str | Path], source: Path, out: Path, copies: int, long: bool, form: str | None,
+    otherwise: str, overwrite: bool,
+) -> list[Path]:  # fmt: skip
     """Return the files to write, and make their folder. Raises before any work is done if one may not be written."""
     ending = f".{form or form_of(source, otherwise)}"
     single = out.name.endswith(FORMS)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.family import Forecast, Request, SparseForecast
@@ -18,6 +18,11 @@ from mpibayes.io.files import replacing, writing
 from mpibayes.io.rows import SLICE_ROWS
 from mpibayes.io.target import ANSWER, COMPLETED, check_target, same_file
 from mpibayes.text import counted
+
+if TYPE_CHECKING:
+    from gzip import GzipFile
+
+    from mpibayes.io.complete import Fill
 
 FORMS = (".csv", ".csv.gz", ".parquet")
 LISTED = 8  # columns named, at most
@@ -78,6 +83,8 @@ def predict(
         if option in kind.cannot:
             raise ConfigError(f"{run_dirs[0]}: {kind.cannot[option]}")
     if kept.sparse:
+        if out is None:
+            raise ConfigError("name a file for the predictions (-o)")
         return _of_sparse(cast(SparseForecast, kind(kept, asked)), out, console)
     if source is None:
         raise ConfigError("name a file with new rows")
@@ -86,7 +93,7 @@ def predict(
     for note in notes:
         _say(console, f"note: {note}")
     _say(console, forecast.prepare())
-    n_rows, n_scored, total, filled = 0, 0, 0.0, {}
+    n_rows, n_scored, total, filled = 0, 0, 0.0, dict[str, int]()
     never: Counter[Absence] = Counter()
     with ExitStack() as stack:
         write = stack.enter_context(_writer(out)) if out else None
@@ -142,7 +149,9 @@ def _of_sparse(forecast: SparseForecast, out: Path, console: Any) -> Predicted:
     return Predicted(out, n_lines, 1, mean, notes)
 
 
-def _completed(forecast: Forecast, source: Path, complete: Path, lacking: list[str], filled: dict[str, int]):
+def _completed(
+    forecast: Forecast, source: Path, complete: Path, lacking: list[str], filled: dict[str, int]
+) -> AbstractContextManager[Fill]:
     from mpibayes.io.complete import completed
 
     return completed(forecast.like, source, complete, lacking, filled)
@@ -168,7 +177,7 @@ def _check_targets(
     inputs = [source, *files_of(run_dirs)]
     if out is not None:
         check_target(out, overwrite, ANSWER, inputs)
-    if complete is not None:
+    if complete is not None and source is not None:
         from mpibayes.io.complete import check_format
 
         check_target(complete, overwrite, COMPLETED, inputs)
@@ -178,7 +187,7 @@ def _check_targets(
 
 
 @contextmanager
-def _writer(out: Path):
+def _writer(out: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yield a function that appends a batch (names and arrays) to `out`, which appears whole at the end or never."""
     import gzip
 
@@ -187,12 +196,12 @@ def _writer(out: Path):
     import pyarrow.parquet
 
     with writing(out), ExitStack() as stack:
-        file = stack.enter_context(replacing(out))
+        file: BinaryIO | GzipFile = stack.enter_context(replacing(out))
         if out.name.endswith(".gz"):
             file = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0))
         writer = None
 
-        def write(columns: dict[str, Any]) -> None:
+        def write(columns: Mapping[str, Any]) -> None:
             nonlocal writer
             batch = pa.table(columns)
             if writer is None:

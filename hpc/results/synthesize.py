@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ from mpibayes.text import counted
 
 MISSING = ("as-in-data", "none")
 LIKE_TABLE = "; numbers and dates are written as the table has them"
+
+
+Measured = tuple[Counter[str], dict[str, tuple[float, float]]]  # of a table: cells below 0, by column; see `Judge`
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,11 @@ def synthesize(
         if given is not None:
             critic = agree(comm, lambda: Judge(asking, merged, given, asked.n, seed), "sample rows to compare with")
         written = _written(comm, asking, asked, training, merged, source, paths, critic)
-        below = sum((part for part, _ in written), Counter())
+        below = sum((part for part, _ in written), Counter[str]())
         judged = None
         if critic is not None and given is not None:
             judged = judging.answer(critic, given, [measures for _, measures in written if measures], copies)
-            on_root(comm, lambda: [write(judged, path) for path in paths[copies:]])
+            on_root(comm, partial(_write_all, judged, paths[copies:]))
         share = {name: n / (asked.n * copies) for name, n in below.items()}
         notes = [note for note in (*notes, asking.of_whom, *merged.notes(), *tails(share, "values")) if note]
         done = Synthetic(
@@ -126,6 +130,11 @@ def synthesize(
     return together(work)
 
 
+def _write_all(judged: Answer, paths: Sequence[Path]) -> None:
+    for path in paths:
+        write(judged, path)
+
+
 def _require(rows: int | None, copies: int, missing: str, rare: int) -> None:
     for name, value, least in (("rows", rows, 1), ("copies", copies, 1), ("rare", rare, 0)):
         if value is not None and value < least:
@@ -135,18 +144,19 @@ def _require(rows: int | None, copies: int, missing: str, rare: int) -> None:
 
 
 def _written(
-    comm, asking: Asking, asked: Asked, training: Training, merged: Merging, source: Path, paths, critic: Judge | None
-) -> list[tuple[Counter, dict]]:
+    comm: Communicator, asking: Asking, asked: Asked, training: Training, merged: Merging, source: Path,
+    paths: Sequence[Path], critic: Judge | None,
+) -> list[Measured]:  # fmt: skip
     """Write the tables; return for each the negative cells in columns that are never negative, by column, and its
     measures if it is judged."""
     mine, judged = slice(comm.rank, asked.tables, comm.size), evenly(range(asked.tables), TABLES)
 
-    def local() -> list[tuple[Counter, dict]]:
+    def local() -> list[Measured]:
         drawn = asking.clusters("synthesize").syntheses(asked.seed, asked.n, merged.atoms, mine)
         numbers = range(mine.start, mine.stop, mine.step)
         return [one(i, synthesis) for i, synthesis in zip(numbers, drawn)]
 
-    def one(i: int, synthesis: Synthesis) -> tuple[Counter, dict]:
+    def one(i: int, synthesis: Synthesis) -> Measured:
         gaps = Gaps(training, asking.columns, asked.seed, i + 1, max(asked.rare, 1)) if asked.gaps else None
         rows = blocks(synthesis, asking.columns, asked.n, gaps, merged)
         return _table(asking, rows, source, paths[i], merged, critic if i in judged else None)
@@ -155,8 +165,10 @@ def _written(
     return [of_ranks[i % comm.size][i // comm.size] for i in range(asked.tables)]
 
 
-def _table(asking: Asking, rows: Iterator[Cells], source, path, merged, critic: Judge | None) -> tuple[Counter, dict]:
-    below, first, n = Counter(), [], 0
+def _table(
+    asking: Asking, rows: Iterator[Cells], source: Path, path: Path, merged: Merging, critic: Judge | None
+) -> Measured:
+    below, first, n = Counter[str](), list[Cells](), 0
     signed = [c.name for c in asking.columns if never_negative(c)]
     with synthesized(asking.asked.like, source, path, merged.name) as write_rows:
         for cells in rows:
@@ -170,7 +182,9 @@ def _table(asking: Asking, rows: Iterator[Cells], source, path, merged, critic: 
     return below, critic({c.name: np.concatenate([cells[c.name] for cells in first]) for c in asking.columns})
 
 
-def _targets(run_dirs, source: Path, out: Path, names: Sequence[str], overwrite: bool) -> list[Path]:
+def _targets(
+    run_dirs: Sequence[str | Path], source: Path, out: Path, names: Sequence[str], overwrite: bool
+) -> list[Path]:
     """Return the files to write, and make their folder. Raises before any work is done if one may not be written."""
     if out.name.endswith(FORMS):
         raise ConfigError(f"{out}: each table is a file; name a folder for them")

@@ -98,7 +98,8 @@ def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def responsibilities(log_joint: np.ndarray) -> np.ndarray:
     """Probability of each component given the row's cells, (n, K)."""
-    return np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    p: np.ndarray = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    return p
 
 
 @dataclass(frozen=True)

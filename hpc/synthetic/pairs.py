@@ -67,19 +67,22 @@ class PairCheck:
     @cached_property
     def run(self) -> np.ndarray:
         """Mean over draws, (P,)."""
-        return self.drawn.mean(axis=0)
+        mean: np.ndarray = self.drawn.mean(axis=0)
+        return mean
 
     @property
     def weaker(self) -> np.ndarray:
         """Loss of information of each pair in the run, (P,)."""
-        return self.table - self.run
+        loss: np.ndarray = self.table - self.run
+        return loss
 
     def clear(self, least: float = LEAST) -> np.ndarray:
         """Places of the pairs that are certainly weaker, by at least `least` nats, in order of their loss."""
         if not self.judged:
             return np.zeros(0, np.intp)
         result = self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1))
-        return self.order[result[self.order]]
+        places: np.ndarray = self.order[result[self.order]]
+        return places
 
     @property
     def order(self) -> np.ndarray:
@@ -130,8 +133,8 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
     n_tables = sum(map(len, of_ranks))
     of_draws = [of_ranks[i % len(of_ranks)][i // len(of_ranks)] for i in range(n_tables)]
     names = [(asked[i].name, asked[j].name) for i, j in every]
-    of_draws = np.array(of_draws).reshape(n_tables, len(every))
-    return PairCheck(names, there, of_draws, n_pairs, len(rows), n_bins, len(columns) - len(asked))
+    drawn_pairs = np.array(of_draws).reshape(n_tables, len(every))
+    return PairCheck(names, there, drawn_pairs, n_pairs, len(rows), n_bins, len(columns) - len(asked))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +187,8 @@ def informations(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> tupl
     and its approximate value for independent columns with as many bins. The last bin of a column is for missing
     cells."""
     result = [_information(table) for table in _tables(np.ascontiguousarray(bins.T), sizes, pairs)]
-    return tuple(np.array(result).reshape(-1, 2).T)
+    nats, chance = np.array(result).reshape(-1, 2).T
+    return nats, chance
 
 
 def _tables(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> Iterator[np.ndarray]:
