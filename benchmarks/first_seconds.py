@@ -14,6 +14,7 @@ as ours are. A '-' is a program without a result.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -65,9 +66,10 @@ for until in sorted({part * second for second in seconds for part in PARTS}):
 def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> tuple[list, list[bool]]:
     """Scores of a chain at these CPU seconds, of the last state and of the average, and whether each is of a first
     look; called in a process of its own."""
+    gc.disable()  # as the command does until its modules are loaded
     from mpibayes.io.arrow import keep_pandas_out
 
-    keep_pandas_out()  # as the command does
+    keep_pandas_out()  # as well
     from mpibayes.hpc.crosscat import heldout
     from mpibayes.hpc.crosscat.start import first_look
     from mpibayes.hpc.parallel.comm import serial
@@ -79,21 +81,25 @@ def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> tuple[l
     text = f'[data]\ntable = "t.h5"\nheldout = {HELDOUT}\n[run]\nseed = {seed}\ncycles = 100000\n'
     (folder / "run.toml").write_text(text)
     result = examine(folder / "run.toml", [])
-    chain = family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
-    spent, scores, look, rows = [], [], first_look.score, []
+    family = family_of(result.config.kind)
+    gc.freeze()
+    gc.enable()
+    chain = family(serial(), result.config, result.data).chain(result.config, 0)
+    spent, scores, look, rows = [], [], first_look.scores, [[]]
 
     class Noted(heldout.Density):
         def log_density(self, block):
             rows[-1].append(super().log_density(block))
             return rows[-1][-1]
 
-    def noted(*of) -> float:
-        rows.append([])
-        scores.append(look(*of))
-        spent.append(time.process_time())
-        return scores[-1]
+    def noted(*of):
+        for cycles, score in look(*of):
+            rows.append([])
+            scores.append(score)
+            spent.append(time.process_time())
+            yield cycles, score
 
-    first_look.score, heldout.Density = noted, Noted
+    first_look.scores, heldout.Density = noted, Noted
     chain.start()
     looks = len(scores)
     while time.process_time() < seconds[-1]:
@@ -102,7 +108,7 @@ def ours(source: Path, seconds: list[float], seed: int, folder: Path) -> tuple[l
         spent.append(time.process_time())
     done, result = np.searchsorted(spent, seconds, side="right"), []
     for second, n in zip(seconds, done):
-        half = [np.concatenate(rows[i]) for i in range(looks, n) if spent[i] >= 0.5 * second]
+        half = [np.concatenate(rows[i + 1]) for i in range(looks, n) if spent[i] >= 0.5 * second]
         averaged = float((np.logaddexp.reduce(half, axis=0) - np.log(len(half))).mean()) if half else None
         result.append([scores[n - 1], averaged or scores[n - 1]] if n else None)
     return result, [bool(0 < n <= looks) for n in done]
