@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -72,6 +73,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
         overrides.append("run.ranks=1")
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.disable()  # until all modules are loaded
     try:
         from mpibayes.hpc.run.loop import main as start
     except Exception as error:  # a node with a broken installation; the other ranks may be waiting for this one
@@ -86,4 +88,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
             end_job(EXIT_INTERNAL)
         return EXIT_INTERNAL
 
-    return start(config, out, overrides, max_time, fresh)
+    try:
+        return start(config, out, overrides, max_time, fresh)
+    finally:
+        gc.enable()

@@ -255,14 +255,14 @@ class ViewsChain:
         return result
 
     def _look_first(self, settings: Settings, n_searches: int) -> None:
-        """Report a held-out score before long searches. Collective."""
+        """Report held-out scores before long searches. Collective."""
         if self.number or self.heldout is None or self.heldout.answers is not None:  # later scores include the outcome
             return
         if not first_look.worthwhile(self.mixture.n_cells, n_searches):
             return
         n = strategy.random_clusters(self.config, self.n_rows)
-        score = first_look.score(self.comm, self.data, settings, self.number, self.heldout, n)
-        self._say(first_look.in_words(score))
+        for look in first_look.scores(self.comm, self.data, settings, self.number, self.heldout, n):
+            self._say(first_look.in_words(*look))
 
     def _finds_better(self, labels: Sequence[np.ndarray], finished: Finished | None) -> bool:
         """After growth of the table: search as at a first start, and start from the best search if it predicts better

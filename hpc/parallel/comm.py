@@ -87,6 +87,10 @@ class Serial:
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
         """Complete `array` on every rank: rank r contributes rows starts[r] to starts[r + 1] - 1."""
 
+    def exchange(self, array: np.ndarray, everyones: np.ndarray) -> None:
+        """Overwrite everyones[r] on every rank with the `array` of rank r, of the same size on all ranks."""
+        everyones[0] = array
+
     def gather_to_root(self, array: np.ndarray, lengths: Sequence[int], root: int = 0) -> np.ndarray | None:
         """Concatenate the ranks' arrays on root along the first axis, in rank order; lengths: of each rank's array."""
         return array
@@ -177,6 +181,9 @@ class Mpi:
             width = array.size // len(array)
             counts, places = np.diff(starts) * width, starts[:-1] * width
             self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
+
+    def exchange(self, array, everyones):
+        self._comm.Allgather(array, everyones)
 
     def gather_to_root(self, array, lengths, root=0):
         array = np.ascontiguousarray(array)

@@ -1,9 +1,9 @@
 """Firefly Monte Carlo: a chain over coefficients theta and brightnesses z of all rows.
 
 Maclaurin & Adams 2014; docs/math.md 4. A cycle is one pass of brightness updates over every shard, without
-communication, and one update of theta given the bright rows. If these are few, the ranks send theirs to root, in row
-order, and root broadcasts theta: three messages a cycle. If they are many they stay in place, and each evaluation of
-the target is one broadcast and one sum in shard order. Both give the same bits, on any number of ranks.
+communication, and one update of theta given the bright rows. If these are few, every rank gets those of all, in row
+order: one message a cycle. If they are many they stay in place, and each evaluation of the target is one exchange of
+the shards' sums. Every rank then updates theta by itself. Both give the same bits, on any number of ranks.
 
 If one coefficient affects many rows at once (a level of a predictor at which a class never occurs, say), these rows
 must light up one by one before it can move, and z mixes slowly. So occasionally theta makes one step on all rows, with
@@ -64,6 +64,7 @@ class Firefly:
         self.fitted = fitted or fit(self.comm, p.rows, p.n_shards, p.prior, likelihood=p.likelihood)
         self._prepare(self.fitted.theta, self.fitted.covariance)
         self.theta = self._first_theta()
+        self.comm.broadcast(self.theta)
         if self.firefly:
             self.predicted = self._predict()
             for i, lights in self._lights:
@@ -83,14 +84,23 @@ class Firefly:
             else:
                 rows.untune((m.untuned_at or 0.0) if s.xi is None else s.xi)
         self._lights = [(i, kernels.Lights(rows)) for i, rows in p.rows] if self.firefly else []
+        width, dealt = -(-m.n_predictors // LANES) * LANES, np.diff(self._starts)
+        mine = [lights for _, lights in self._lights]
+        self._bright = kernels.Messages(mine, dealt, width, m.n_bounds) if self.firefly else None
         self._quadratic = quadratic = bound_statistics(self.comm, p.rows, p.n_shards, mode)
         self.target = self._new_target(quadratic)
         if not self.firefly:
             self.target.load_full([rows for _, rows in p.rows])
-        self.mover = kernels.Mover(UPDATES[s.theta_update], p.n_parameters, whitening(covariance) if s.whiten else None)
+        self.mover = kernels.Mover(UPDATES[s.theta_update], p.n_parameters, self._whitening() if s.whiten else None)
         self._on_all_rows: tuple[kernels.Target, kernels.Mover] | None = None
         if s.step_size != "auto":
             self.mover.goal = 0.0
+
+    def _whitening(self) -> np.ndarray:
+        """Root's, as processors that differ might round it otherwise."""
+        w = whitening(self.covariance)
+        self.comm.broadcast(w)
+        return w
 
     def _new_target(self, quadratic: Quadratic) -> kernels.Target:
         m, prior = self.problem.likelihood, self.problem.prior
@@ -142,11 +152,7 @@ class Firefly:
             n = n if not refresh else min(n, refresh - (self.cycles + 1) % refresh)
             n = n if self.cycles >= self.settings.burn_in else min(n, self.settings.burn_in - self.cycles)
             part = {name: array[done : done + n] for name, array in values.items()}
-            if self.comm.size == 1:
-                self._run(n, part)
-            else:
-                for i in range(n):
-                    self._cycle({name: array[i : i + 1] for name, array in part.items()})
+            (self._run if self.comm.size == 1 else self._run_together)(n, part)
             part["queries_theta"][0] += queries
             done += n
             if every and self.cycles % every == 0:
@@ -185,7 +191,7 @@ class Firefly:
             target = self._new_target(self._quadratic)
             target.load_full([rows for _, rows in p.rows])
             same = s.theta_update == "hmc" and s.whiten
-            mover = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
+            mover = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, self._whitening())
             self._on_all_rows = target, mover
         accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, in_lane(self.chain, ALL_ROWS))
         if adapting:
@@ -209,58 +215,22 @@ class Firefly:
         )  # fmt: skip
         self.cycles += n
 
-    def _cycle(self, out: dict[str, np.ndarray]) -> None:
-        """Run one cycle on several ranks."""
-        s, p, comm, cycle = self.settings, self.problem, self.comm, self.cycles + 1
-        counts = np.zeros(p.n_shards + 1, np.int64)
-        q = kernels.proposal_rate(self.tuning, self._q_factor, p.n_rows)
-        for i, lights in self._lights:
-            counts[-1] += lights.sweep(self.theta, q, s.z_update == "explicit", s.seed, cycle, self.chain, i)
-            counts[i] = lights.n_bright
-        comm.sum_everywhere(counts)
-        n_bright = int(counts[:-1].sum()) if self.firefly else p.n_rows
-        adapting = cycle <= s.burn_in
-        step = self.tuning[STEP if adapting else STEP_AVERAGE]
-        if self.firefly and n_bright <= s.gather_limit:
-            accept, looks = self._move_gathered(counts[:-1], step, cycle)
-        else:
-            accept, looks = self._move_in_place(step, cycle)
-        if adapting:
-            kernels.adapt(self.tuning, accept, n_bright, self.mover.goal)
-        self.cycles = cycle
-        if comm.rank == 0:
-            out["theta"][0], out["lp"][0] = self.theta, self.target.log_density
-            out["acceptance_rate"][0], out["step_size"][0], out["n_bright"][0] = accept, step, n_bright
-            out["queries_theta"][0], out["queries_z"][0] = looks * n_bright, counts[-1]
-
-    def _move_gathered(self, counts: np.ndarray, step: float, cycle: int) -> tuple[float, int]:
-        """Gather the bright rows on root, update theta, and send theta and the rows' gaps back."""
-        comm, s, n, widths = self.comm, self.settings, self.problem.n_parameters, self._widths
-        lengths = [int(counts[of.start : of.stop].sum()) for of in self._dealt]
-        everyone = comm.gather_to_root(kernels.packed([lights for _, lights in self._lights], *widths), lengths)
-        back = np.zeros(n + 2 + sum(lengths))
-        if comm.rank == 0:
-            self.target.load_arrays(*kernels.unpacked(everyone, *widths), counts)
-            accept, looks = self.mover.step(self.target, self.theta, step, s.leapfrog_steps, s.seed, cycle, self.chain)
-            back[:n], back[n], back[n + 1], back[n + 2 :] = self.theta, accept, looks, self.target.gap
-        comm.broadcast(back)
-        self.theta[:] = back[:n]
-        start = n + 2 + sum(lengths[: comm.rank])
-        for _, lights in self._lights:
-            lights.set_gap(back[start : start + lights.n_bright])
-            start += lights.n_bright
-        return float(back[n]), int(back[n + 1])
+    def _run_together(self, n: int, out: dict[str, np.ndarray]) -> None:
+        """Run cycles on several ranks."""
+        s, p = self.settings, self.problem
+        kernels.cycles_on_ranks(
+            [lights for _, lights in self._lights], self._bright, self._starts[self.comm.rank], self.comm.exchange,
+            self._move_in_place, self.target, self.mover, self.theta, self.tuning, self._q_factor,
+            s.z_update == "explicit", s.leapfrog_steps, s.seed, self.cycles + 1, self.chain, n, s.burn_in, p.n_rows,
+            s.gather_limit, {inner: out[name] for name, inner in OUTPUTS.items()},
+        )  # fmt: skip
+        self.cycles += n
 
     @cached_property
-    def _dealt(self) -> list[range]:
-        """Shards of every rank."""
-        return [shards.of_rank(self.problem.n_shards, self.comm.size, rank) for rank in range(self.comm.size)]
-
-    @cached_property
-    def _widths(self) -> tuple[int, int]:
-        """Numbers of a row's predictors, padded, and of its bound."""
-        m = self.problem.likelihood
-        return -(-m.n_predictors // LANES) * LANES, m.n_bounds
+    def _starts(self) -> np.ndarray:
+        """First shard of each rank, and the end."""
+        n_shards, n_ranks = self.problem.n_shards, self.comm.size
+        return np.array([*(shards.of_rank(n_shards, n_ranks, rank).start for rank in range(n_ranks)), n_shards])
 
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
         """Update theta without moving the bright rows, or without bounds all rows."""
@@ -271,51 +241,29 @@ class Firefly:
         return outcome
 
     def _step_in_place(self, target, mover, sources, step: float, cycle: int, chain: int) -> tuple[float, int]:
-        """Update theta on rows that stay in place; root requests sums over them as often as it needs.
+        """Update theta, as every rank does, on rows that stay in place; ranks exchange sums over them.
 
         sources: (shard number, Lights or Rows) of this rank. Returns acceptance probability and evaluations.
         """
-        comm, s, n = self.comm, self.settings, self.problem.n_parameters
-        if comm.size == 1 and sources is self.problem.rows:  # the target already has the rows
-            return mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
-        asked = np.zeros(n + 3)  # theta, then flags: continue, with gradient; at the end acceptance and evaluations
-        if comm.rank == 0:
-
-            def ask(theta: np.ndarray, gradient: np.ndarray | None) -> float:
-                asked[:n], asked[n], asked[n + 1] = theta, 1.0, gradient is not None
-                comm.broadcast(asked)
-                return self._sum(target, sources, theta, gradient)
-
-            target.remote = ask
-            accept, looks = mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
-            target.remote = None
-            asked[:n], asked[n], asked[n + 1], asked[n + 2] = self.theta, 0.0, accept, looks
-            comm.broadcast(asked)
-        else:
-            gradient = np.zeros(n)
-            while True:
-                comm.broadcast(asked)
-                if not asked[n]:
-                    break
-                self._sum(target, sources, asked[:n].copy(), gradient if asked[n + 1] else None)
-        self.theta[:] = asked[:n]
-        return float(asked[n + 1]), int(asked[n + 2])
+        s = self.settings
+        if self.comm.size > 1 or sources is not self.problem.rows:  # else the target already has the rows
+            target.remote = lambda theta, gradient: self._sum(target, sources, theta, gradient)
+        outcome = mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
+        target.remote = None
+        return outcome
 
     def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
-        """Sum of log L~ or log L over the rows of all shards, in shard order; on root."""
-        comm = self.comm
-        width = 1 if gradient is None else 1 + len(theta)
-        parts = np.zeros((len(sources), width))
-        for row, (_, source) in enumerate(sources):
+        """Sum of log L~ or log L over the rows of all shards, in shard order, on every rank."""
+        starts = self._starts
+        parts = np.zeros((int(starts[-1]), 1 if gradient is None else 1 + len(theta)))
+        for row, (_, source) in enumerate(sources, start=starts[self.comm.rank]):
             slope = None if gradient is None else np.zeros(len(theta))
             parts[row, 0] = target.partial(source, theta, slope)
             if slope is not None:
                 parts[row, 1:] = slope
-        gathered = comm.gather_to_root(parts, [len(of) for of in self._dealt])
-        if comm.rank != 0:
-            return 0.0
-        total = gathered[0].copy()
-        for part in gathered[1:]:
+        self.comm.share_rows(parts, starts)
+        total = parts[0].copy()
+        for part in parts[1:]:
             total += part
         if gradient is not None:
             gradient[:] = total[1:]

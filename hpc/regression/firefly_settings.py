@@ -21,8 +21,8 @@ class Settings:
 
     burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
     log_posterior; refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
-    bright rows sent to root. wide: factor by which the spread of the first theta exceeds Laplace's approximation. thin:
-    log_posterior is computed in cycles that are multiples of it.
+    bright rows sent to all ranks. wide: factor by which the spread of the first theta exceeds Laplace's approximation.
+    thin: log_posterior is computed in cycles that are multiples of it.
     """
 
     seed: int = 0
@@ -38,7 +38,7 @@ class Settings:
     burn_in: int = 1000
     posterior_every: int | None = 0
     refresh: int | None = 0
-    gather_limit: int = 100_000
+    gather_limit: int = 1_000
     thin: int = 1
     wide: float = 1.0
 

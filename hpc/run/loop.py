@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import socket
 import sys
@@ -175,6 +176,9 @@ def _run(
     config, data = with_shapes(comm, config, data)
     # all errors in the input are found before the run directory is made
     kind = family_of(config.kind)
+    if not gc.isenabled():  # all modules are loaded now: collections need not go through them
+        gc.freeze()
+        gc.enable()
     config = rounds.decided(config, scalars_of(config.kind), data)
     schedule = on_root(comm, lambda: work_of(config, data).schedule(comm.size))
     growth = on_root(comm, lambda: grown.with_shards(growth, folder, config, data))

@@ -1,6 +1,7 @@
 """The kernels of Firefly Monte Carlo: rows, their brightness, the density of theta, its updates, and whole cycles."""
 
-from mpibayes.kernels.firefly.lights import Lights, packed, unpacked
+from mpibayes.kernels.firefly.lights import Lights
+from mpibayes.kernels.firefly.messages import Messages, cycles_on_ranks
 from mpibayes.kernels.firefly.moves import (
     GOALS,
     HMC,
@@ -29,13 +30,13 @@ __all__ = [
     "SOFTMAX",
     "STUDENT",
     "Lights",
+    "Messages",
     "Mover",
     "Rows",
     "Target",
     "adapt",
     "cycles",
-    "packed",
+    "cycles_on_ranks",
     "proposal_rate",
     "start_tuning",
-    "unpacked",
 ]

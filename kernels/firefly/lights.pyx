@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from mpibayes.kernels.common.machine cimport address, aligned
@@ -147,47 +147,3 @@ cdef class Lights:
             memcpy(&y_view[0], self.c.now.y, 8 * n)
             memcpy(&b_view[0, 0], self.c.now.bounds, 8 * n * rows.model.n_bounds)
         return x, y, bounds
-
-
-def record_bytes(int64_t width, int64_t n_bounds):
-    """Number of bytes of a row in `packed`."""
-    return 4 * width + 8 + 8 * n_bounds
-
-
-def packed(lights, int64_t width, int64_t n_bounds):
-    """Bright rows of these Lights, one after another, as bytes, uint8 (M, record_bytes): of each row x, y, bounds."""
-    cdef Lights one
-    cdef int64_t i, n = 0, at = 0, size = record_bytes(width, n_bounds)
-    for one in lights:
-        if one.rows.model.width != width or one.rows.model.n_bounds != n_bounds:
-            raise ValueError("the rows have another model")
-        n += one.c.now.n
-    out = np.empty((n, size), np.uint8)
-    if not n:
-        return out
-    cdef uint8_t *to = <uint8_t *>address(out)
-    for one in lights:
-        for i in range(one.c.now.n):
-            memcpy(to, one.c.now.x + i * width, 4 * width)
-            memcpy(to + 4 * width, one.c.now.y + i, 8)
-            memcpy(to + 4 * width + 8, one.c.now.bounds + i * n_bounds, 8 * n_bounds)
-            to += size
-    return out
-
-
-def unpacked(const uint8_t[:, ::1] records, int64_t width, int64_t n_bounds):
-    """Return x, y and bounds of `packed` rows, as `Target.load_arrays` takes them."""
-    cdef int64_t i, n = records.shape[0]
-    if records.shape[1] != record_bytes(width, n_bounds):
-        raise ValueError("the records have another model")
-    x, y, bounds = np.empty((n, width), np.float32), np.empty(n), np.empty((n, n_bounds))
-    if not n:
-        return x, y, bounds
-    cdef uint8_t *x_at = <uint8_t *>address(x)
-    cdef uint8_t *y_at = <uint8_t *>address(y)
-    cdef uint8_t *b_at = <uint8_t *>address(bounds)
-    for i in range(n):
-        memcpy(x_at + 4 * i * width, &records[i, 0], 4 * width)
-        memcpy(y_at + 8 * i, &records[i, 4 * width], 8)
-        memcpy(b_at + 8 * i * n_bounds, &records[i, 4 * width] + 8, 8 * n_bounds)
-    return x, y, bounds

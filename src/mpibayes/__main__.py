@@ -1,5 +1,6 @@
 """`python -m mpibayes` runs the command `mpibayes`."""
 
+import gc
 import os
 import resource
 import signal
@@ -29,8 +30,10 @@ def main() -> int:
 
     if launcher_size() > 1:
         signals.note()
+    gc.disable()  # modules are no garbage, and going through them again and again takes a tenth of a short command
     from mpibayes.hpc.cli import main as command
 
+    gc.enable()
     if launcher_size() == 1:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code = command()

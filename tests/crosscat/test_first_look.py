@@ -37,11 +37,12 @@ class Data:
 
 def score(comm):
     data = Data(comm)
-    return first_look.score(comm, data, SETTINGS, 0, data.heldout, 8)
+    return list(first_look.scores(comm, data, SETTINGS, 0, data.heldout, 8))[-1][1]
 
 
-def test_the_score_is_of_a_state_after_some_cycles(monkeypatch):
-    """One view settles at a higher score; random clusters without cycles score far lower."""
+def test_the_score_is_of_states_after_some_cycles(monkeypatch):
+    """One view settles at a higher score; random clusters after one cycle, and single states on average, score
+    lower."""
     comm, data = serial(), Data(serial())
     mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, replace(SETTINGS, view_concentration=None))
     mixture.start("one")
@@ -50,7 +51,14 @@ def test_the_score_is_of_a_state_after_some_cycles(monkeypatch):
     settled, _ = data.heldout.score(mixture.views, mixture.places, False)
     look = score(comm)
     assert look > settled - 0.5
-    monkeypatch.setattr(first_look, "CYCLES", 0)
+    single = []
+    for cycle in range(first_look.FIRST, first_look.CYCLES + 1, first_look.BETWEEN):
+        monkeypatch.setattr(first_look, "FIRST", cycle)
+        monkeypatch.setattr(first_look, "CYCLES", cycle)
+        single.append(score(comm))
+    assert look > np.mean(single) + 0.02
+    for name in ("CYCLES", "FIRST", "BETWEEN"):
+        monkeypatch.setattr(first_look, name, 1)
     assert score(comm) < look - 0.5
 
 
@@ -85,9 +93,8 @@ def test_chains_are_the_same_with_a_look(tmp_path, monkeypatch, capsys):
         return str({name: value.tolist() for name, value in values.items()}), capsys.readouterr().out
 
     with_look, words = result(0)
-    assert words.index("searches for views: 2") < words.index(
-        "first look: 10 cycles of one view of all columns score -"
-    )
+    places = [words.index(f"first look: {n} cycles of one view of all columns score -") for n in (10, 25)]
+    assert words.index("searches for views: 2") < places[0] < places[1]
     second, words = result(1)
     assert "first look" not in words
     monkeypatch.setattr(first_look, "worthwhile", lambda *_: False)

@@ -34,8 +34,7 @@ class InPython(program.Firefly):
     replace."""
 
     def _run(self, n, out):
-        for i in range(n):
-            self._cycle({name: array[i : i + 1] for name, array in out.items()})
+        self._run_together(n, out)
 
 
 def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: int = 0, **settings) -> program.Firefly:

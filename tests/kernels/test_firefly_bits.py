@@ -44,8 +44,31 @@ def in_one_call(likelihood, kind, n_shards, explicit, **more):
     return out, tuning, lights
 
 
+def messages(lights):
+    """Messages of three ranks, of which the last has no shards."""
+    half = (len(lights) + 1) // 2
+    x, _, bounds = lights[0].gather()
+    dealt = half, len(lights) - half, 0
+    own = lights[:half], lights[half:], []
+    return [firefly.Messages(of, dealt, x.shape[1], bounds.shape[1]) for of in own]
+
+
+def exchange(ranks, theta, most, queries=0):
+    """Exchange messages until they are complete; returns how often. theta: of each rank, or of all."""
+    for times in range(1, 10):
+        for rank, of in enumerate(ranks):
+            of.pack(theta[rank] if isinstance(theta, list) else theta, queries + rank, most)
+        for of in ranks:
+            of.everyones[:] = [other.mine for other in ranks]
+        done = {of.complete(most) for of in ranks}
+        assert len(done) == 1
+        if done.pop():
+            return times
+    raise AssertionError("never complete")
+
+
 def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
-    """The same chain as a Python loop, with rows gathered (`arrays`), asked for (`remote`), or where they are."""
+    """The same chain as a Python loop, with rows in messages, asked for (`remote`), or where they are (`lights`)."""
     lights, target, theta, tuning = started(likelihood, n_shards, **more)
     out, n_rows = record(N_CYCLES, len(theta)), sum(one.rows.n for one in lights)
     mover = Mover(kind, len(theta), np.diag(np.linspace(0.5, 1.0, len(theta))))
@@ -58,6 +81,7 @@ def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
                 gradient += part
         return total
 
+    ranks = messages(lights)
     for c in range(N_CYCLES):
         cycle = c + 1
         adapting = cycle <= ADAPTING_UNTIL
@@ -66,10 +90,9 @@ def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
         lengths = np.array([one.n_bright for one in lights])
         if way == "lights":
             target.load(lights)
-        elif way == "arrays":
-            x, _, bounds = lights[0].gather()
-            widths = x.shape[1], bounds.shape[1]
-            target.load_arrays(*firefly.unpacked(firefly.packed(lights, *widths), *widths), lengths)
+        elif way == "messages":
+            assert exchange(ranks, theta, 1 << 20) < 4
+            ranks[0].load(target)
         else:
             target.remote = remote
         accept, evaluations = mover.step(target, theta, step, 3, 4, cycle, 1)
@@ -95,7 +118,7 @@ def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
 def test_a_loop_in_python_gives_the_same_bits(likelihood, kind, n_shards):
     explicit = (kind + n_shards) % 2 == 0
     out, tuning, lights = in_one_call(likelihood, kind, n_shards, explicit)
-    for way in ("lights", "arrays", "remote"):
+    for way in ("lights", "messages", "remote"):
         again, again_tuning, again_lights = step_by_step(likelihood, kind, n_shards, explicit, way)
         for name, values in out.items():
             assert np.array_equal(values, again[name]), (way, name)
@@ -103,6 +126,31 @@ def test_a_loop_in_python_gives_the_same_bits(likelihood, kind, n_shards):
         for one, other in zip(lights, again_lights, strict=True):
             assert np.array_equal(one.bright, other.bright) and np.array_equal(one.gap, other.gap)
     assert len(np.unique(out["lp"])) > N_CYCLES / 2 and out["bright"].min() < out["bright"].max()
+
+
+def test_messages_have_room_for_the_rows():
+    """They grow, stay as they are, and shrink; every rank reads the same numbers."""
+    lights, target, theta, _ = started(SOFTMAX, 4)
+    for one in lights:
+        one.set_bright(np.arange(75, dtype=np.int32))
+    ranks = messages(lights)
+    assert exchange(ranks, theta, 300, 10) == 2 and exchange(ranks, theta, 300) == 1
+    large = ranks[0].mine.size
+    for of in ranks:
+        assert of.n_bright == 300 and of.queries == 3 and list(of.counts) == [75] * 4
+        of.load(target)
+        assert target.n_rows == 300
+    assert exchange(messages(lights), theta, 299) == 1  # too many to send
+    for one in lights:
+        one.set_bright(np.arange(2, dtype=np.int32))
+    assert exchange(ranks, theta, 300) == 1 and exchange(ranks, theta, 300) == 1
+    assert ranks[0].mine.size < large and ranks[2].n_bright == 8
+
+
+def test_ranks_that_differ_are_found():
+    lights, _, theta, _ = started(SOFTMAX, 2)
+    with pytest.raises(RuntimeError, match="rank 1 has other coefficients"):
+        exchange(messages(lights), [theta, np.nextafter(theta, 9), theta], 1 << 20)
 
 
 def test_regular_sampling_gives_the_same_bits():

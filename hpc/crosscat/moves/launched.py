@@ -176,8 +176,10 @@ def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -
     share, member = np.zeros(ledger.n_labels), group >= 0
     share[member] = np.minimum(1.0, SUBSET / _group_sizes(ledger, groups)[group[member]])
     at = kernels.chosen(z, share, shard.start, **ledger.stream(Purpose.SUBSET))
-    here = seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start
-    return np.union1d(at, here)
+    here = np.unique(seeds[(seeds >= shard.start) & (seeds < shard.start + len(shard))] - shard.start)
+    place = np.searchsorted(at, here)  # both ascend
+    new = np.append(at, -1)[place] != here
+    return np.insert(at, place[new], here[new])
 
 
 def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
