@@ -16,10 +16,10 @@ with levels alone (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts; numbers are
 no parents by bins.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles of a chain
-with links and one without, by turns; all but the first hundred are scored. "lost": share of time that links take, draws of
-links included, of all cycles and of those.
+with links and one without, by turns; all but the first hundred are scored. "lost": time that links add, with draws of
+links, as a share, in all cycles and in those.
 same: a cycle with links beside one without, from the same labels, those of a chain with links after 150 cycles; without
-splits and merges, so that clusters stay about as many; and a draw of links, of which there is one in 400 cycles.
+splits and merges, so that clusters stay about as many; and a draw of links, of which there is one in 1,000 cycles, later.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
@@ -157,19 +157,22 @@ def by_turns(columns, rows, held, seed: int, cycles: int = 1000) -> dict:
         scorers[links], took[links] = HeldOut(serial(), HeldOutRows(len(held), {0: held})), np.zeros(cycles)
     scores, settled = {}, np.arange(cycles) >= cycles // 10
     for i in range(cycles):
-        for links, mixture in chains.items():
-            before = time.process_time()
+        for links in sorted(chains, reverse=bool(i % 2)):
+            mixture, before = chains[links], time.process_time()
             info = mixture.cycle()
             took[links][i] = time.process_time() - before
             if settled[i] and mixture.cycles % EVERY == 0:
                 of = mixture.views, mixture.places
                 scores[links] = scorers[links].score(*of, average=True, codings=mixture.linking.codings)[1]
     none, forest = took.values()
+    drawn = np.array([moves.due(None, i + 1) for i in range(cycles)])
+    links = chains["forest"].linking.coding.parents != -1
     return {
-        "seed": seed, "clusters": info.n_clusters, "n_links": int((mixture.linking.coding.parents != -1).sum()),
+        "seed": seed, "clusters": info.n_clusters, "n_links": int(links.sum()),
         **scores, "cycle_s": float(np.median(none)), "lost": float(forest.sum() / none.sum() - 1),
         "lost after the first": float(forest[settled].sum() / none[settled].sum() - 1),
         "lost but for draws": float(np.median(forest) / np.median(none) - 1),
+        "draw_s": float(np.median((forest - none)[drawn & settled])),
     }  # fmt: skip
 
 

@@ -199,8 +199,8 @@ class Gaps:
             levels[of] += change[one:end]
 
     def _counted(self, tables: Tables, lacking: tuple[int, ...]) -> tuple:
-        """Return where `_fill` counts changes: the level rows of each column that may change, their ends when put side by
-        side; and by column, the first of them and its contexts."""
+        """Return where `_fill` counts changes: the level rows of each column that may change, their ends side by side;
+        and by column, the first of them and its contexts."""
         if self._last[:2] != (tables.kind, lacking):
             kind, touched = tables.kind, self._touched(lacking)
             places = [tables.number[self.coding.plain[c].name] for c in touched]

@@ -21,8 +21,8 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 
 # Cycles of the first draws: from before clusters settle and stand in for missing links; then every LATER cycles. A draw
-# takes as long as some cycles, and later ones change little.
-FIRST, LATER = (3, 10, 25, 50, 100, 200), 400
+# takes as long as ten cycles where no links are, and later ones change little.
+FIRST, LATER = (3, 10, 30, 100, 300), 1000
 SETTLED = 25  # in views linked columns move together up to this cycle, but where links are drawn
 
 
