@@ -19,7 +19,7 @@ independent: tables of 12,000 rows of six clusters, and 50 columns that are inde
 with links and one without, by turns; all but the first hundred are scored. "lost": time that links add, with draws of
 links, as a share, in all cycles and in those.
 same: a cycle with links beside one without, from the same labels, those of a chain with links after 150 cycles; without
-splits and merges, so that clusters stay about as many; and a draw of links, of which there is one in 1,000 cycles, later.
+splits and merges, so that clusters stay about as many; and a draw of links, later one in 1,000 cycles.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """

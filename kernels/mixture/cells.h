@@ -90,8 +90,18 @@ ALWAYS_INLINE void FN(take_up_vectors)(const rows_t *rows, work_t *w, int64_t j)
     _mm512_storeu_si512(to, _mm512_add_epi32(_mm512_loadu_si512(first), _mm512_##convert(codes)))
 #define PUT_8_BIT(to, first, code) PUT_16(to, first, _mm_loadu_si128((const __m128i *)(code)), cvtepu8_epi32)
 #define PUT_16_BIT(to, first, code) PUT_16(to, first, _mm256_loadu_si256((const __m256i *)(code)), cvtepu16_epi32)
+#elif MB_BYTES == 32
+#define PUT_8(to, first, codes, convert)                                                                               \
+    _mm256_storeu_si256((__m256i *)(to),                                                                               \
+                        _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)(first)), _mm256_##convert(codes)))
+#define PUT_8_BIT(to, first, code)                                                                                     \
+    (PUT_8(to, first, _mm_loadl_epi64((const __m128i *)(code)), cvtepu8_epi32),                                        \
+     PUT_8((to) + 8, (first) + 8, _mm_loadl_epi64((const __m128i *)((code) + 8)), cvtepu8_epi32))
+#define PUT_16_BIT(to, first, code)                                                                                    \
+    (PUT_8(to, first, _mm_loadu_si128((const __m128i *)(code)), cvtepu16_epi32),                                       \
+     PUT_8((to) + 8, (first) + 8, _mm_loadu_si128((const __m128i *)((code) + 8)), cvtepu16_epi32))
 #else
-#define PUT_8_BIT(to, first, code) UNROLL for (int j = 0; j < 16; j++) (to)[j] = (first)[j] + (code)[j]
+#define PUT_8_BIT(to, first, code) for (int j = 0; j < 16; j++) (to)[j] = (first)[j] + (code)[j]
 #define PUT_16_BIT PUT_8_BIT
 #endif
 
@@ -107,6 +117,7 @@ LEVELS_OF(levels_of8, uint8_t, PUT_8_BIT)
 LEVELS_OF(levels_of16, uint16_t, PUT_16_BIT)
 #undef LEVELS_OF
 #undef PUT_16
+#undef PUT_8
 #undef PUT_8_BIT
 #undef PUT_16_BIT
 
