@@ -15,10 +15,11 @@ is held out; forests with numbers in lines, below levels and as parents by bins 
 with levels alone (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts; numbers are
 no parents by bins.
-independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
-the first hundred of which are scored.
+independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles of a chain
+with links and one without, by turns; all but the first hundred are scored. "lost": time that links add, with draws of
+links, as a share, in all cycles and in those.
 same: a cycle with links beside one without, from the same labels, those of a chain with links after 150 cycles; without
-splits and merges, so that clusters stay about as many; and a draw of links, of which there is one in 100 cycles.
+splits and merges, so that clusters stay about as many; and a draw of links, later one in 1,000 cycles.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
@@ -103,11 +104,10 @@ def measured(
     seconds: float,
     seed: int,
     several: bool = False,
-    cycles: int | None = None,
     base: str = "uniform",
 ) -> tuple[dict, np.ndarray]:
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half; and the log density of
-    each held-out row, averaged over draws. cycles: where they are counted, instead of seconds."""
+    each held-out row, averaged over draws."""
     before = time.process_time()
     mixture = Mixture(
         serial(),
@@ -129,9 +129,9 @@ def measured(
         [],
         np.nan,
     )
-    while (spent := time.process_time() - before - scoring) < seconds and mixture.cycles != cycles:
+    while (spent := time.process_time() - before - scoring) < seconds:
         info = mixture.cycle()
-        if spent > seconds / 2 or (cycles and mixture.cycles > cycles // 10):
+        if spent > seconds / 2:
             half = half or (spent, mixture.cycles - 1)
             if mixture.cycles % EVERY == 0:
                 now = time.process_time()
@@ -147,8 +147,37 @@ def measured(
     return result, scorer.log_sums[0] - np.log(scorer.n_draws)
 
 
+def by_turns(columns, rows, held, seed: int, cycles: int = 1000) -> dict:
+    """Scores and times of a chain with links and one without, a cycle of each by turns."""
+    chains, scorers, took = {}, {}, {}
+    for links in ("none", "forest"):
+        of = Settings(seed=seed, links=links)
+        chains[links] = Mixture(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), of)
+        chains[links].start("one")
+        scorers[links], took[links] = HeldOut(serial(), HeldOutRows(len(held), {0: held})), np.zeros(cycles)
+    scores, settled = {}, np.arange(cycles) >= cycles // 10
+    for i in range(cycles):
+        for links in sorted(chains, reverse=bool(i % 2)):
+            mixture, before = chains[links], time.process_time()
+            info = mixture.cycle()
+            took[links][i] = time.process_time() - before
+            if settled[i] and mixture.cycles % EVERY == 0:
+                of = mixture.views, mixture.places
+                scores[links] = scorers[links].score(*of, average=True, codings=mixture.linking.codings)[1]
+    none, forest = took.values()
+    drawn = np.array([moves.due(None, i + 1) for i in range(cycles)])
+    links = chains["forest"].linking.coding.parents != -1
+    return {
+        "seed": seed, "clusters": info.n_clusters, "n_links": int(links.sum()),
+        **scores, "cycle_s": float(np.median(none)), "lost": float(forest.sum() / none.sum() - 1),
+        "lost after the first": float(forest[settled].sum() / none[settled].sum() - 1),
+        "lost but for draws": float(np.median(forest) / np.median(none) - 1),
+        "draw_s": float(np.median((forest - none)[drawn & settled])),
+    }  # fmt: skip
+
+
 def same_labels(columns, rows) -> dict:
-    """Times of a cycle with and without links from the same labels, by turns."""
+    """Times of a cycle with and without links from the same labels, a cycle of each by turns."""
 
     def chain(links: str, **settings):
         of = Settings(seed=1, links=links, **settings)
@@ -160,18 +189,18 @@ def same_labels(columns, rows) -> dict:
         first.cycle()
     labels, parents = np.concatenate(first.view.z), first.linking.coding.parents
     for _ in range(5):
-        for links, times in took.items():
-            mixture = chain(links, link_moves=0, split_merge=0)
+        chains = {links: chain(links, link_moves=0, split_merge=0) for links in took}
+        for links, mixture in chains.items():
             mixture.start(labels)
             if links != "none":
                 mixture.linking.link_and_count(parents)
             for _ in range(3):
                 mixture.cycle()
-            before = time.process_time()
-            for _ in range(10):
-                info = mixture.cycle()
-            times.append((time.process_time() - before) / 10)
-            found[f"clusters, {links}"] = info.n_clusters
+        for _ in range(30):
+            for links, mixture in chains.items():
+                before = time.process_time()
+                found[f"clusters, {links}"] = mixture.cycle().n_clusters
+                took[links].append(time.process_time() - before)
     draws, due = [], moves.due
     moves.due = lambda every, cycle: True
     for _ in range(3):
@@ -184,7 +213,7 @@ def same_labels(columns, rows) -> dict:
     return {
         **found, "n_links": int((parents != -1).sum()), "none_s": float(np.median(took["none"])),
         "forest_s": float(np.median(took["forest"])), "draw_s": draw, "ratio": float(np.median(ratios)),
-        "with_draws": float(np.median(ratios) + draw / 100 / np.median(took["none"])),
+        "with_draws": float(np.median(ratios) + draw / moves.LATER / np.median(took["none"])),
     }  # fmt: skip
 
 
@@ -205,8 +234,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "independent":
         for seed in range(1, given.seeds + 1):
-            for links in ("none", "forest"):
-                write(given.out, "independent", measured(*independent(seed), links, np.inf, seed, cycles=1000)[0])
+            write(given.out, "independent", by_turns(*independent(seed), seed))
         return
     sources = {path.stem: path for path in given.files} if given.files else dict.fromkeys(given.tables)
     for name, path in sources.items():

@@ -99,8 +99,8 @@ class Sampler(Section):
     )
     link_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "learned links: cycles between draws of all links; auto: after 3, 10, 25, 50, 75 and 100 cycles, then "
-        "every 100; 0: none",
+        "learned links: cycles between draws of all links; auto: after 3, 10, 30, 100 and 300 cycles, then "
+        "every 1,000; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     sweeps_per_cycle: int = key(1, "passes over the rows between two exchanges", whole(1, 10_000), ge=1, le=10_000)

@@ -135,6 +135,8 @@ class Step:
             order, draw = np.zeros(0, np.int64), None
         elif not free.any():
             order, draw = self.free_of_owners
+        elif free.all():  # in the same order
+            order, draw = self.free_of_owners[0], self.free_of_owners[1].all_free()
         else:
             order = local_order(free, self.shared.anchor)
             draw = instantiated(self.shared, order, int(free.sum()), self.prior.met)

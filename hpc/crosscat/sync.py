@@ -79,6 +79,8 @@ class Changes:
         for tail in self.tails.values():
             if len(tail.size) == n_labels:  # one tail has all clusters
                 return tail
+        if n_labels == self._n_kept:  # and here none has any
+            return self.kept
         change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in self.kept))
         for whole, part in zip(change, self.kept):
             whole[..., : part.shape[-1]] = part
@@ -106,7 +108,7 @@ def carry(
     add_up(comm, changes, bound)
     for now, old, clusters in zip(changes, before, kept):
         for whole, part in zip(now, old) if len(clusters) else ():
-            whole[..., : len(clusters)] += part[..., clusters]
+            whole[..., : len(clusters)] += part if len(clusters) == part.shape[-1] else part[..., clusters]
 
 
 def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:

@@ -49,6 +49,7 @@ class Gaps:
         self.at = [self._needed(mask) for mask in masks]
         self._in_turn: tuple[tuple[int, ...], list[InTurn]] = (), []  # columns, and their parts
         self._few_of: dict[int, tuple[int, ...]] = {}  # `few_cells` by number of clusters
+        self._last: tuple = None, (), ()  # kind, columns, and the last result of `_counted`
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
         """Rows of a shard in which a column's cell is needed, ascending, by the column's index, parents first."""
@@ -176,11 +177,8 @@ class Gaps:
         """Do the work of `draw` in compiled loops, for the columns `lacking`, where columns are plain."""
         if not lacking:
             return
-        kind, coding, touched = tables.kind, self.coding, self._touched(lacking)
-        places = [tables.number[coding.plain[c].name] for c in touched]
-        rows_of = [slice(*kind.offsets[[c, c + 1]].tolist()) for c in places]
-        offsets = np.cumsum([0, *(of.stop - of.start for of in rows_of)]).tolist()
-        start, contexts = dict(zip(touched, offsets)), dict(zip(touched, kind.contexts[places].tolist()))
+        coding = self.coding
+        rows_of, offsets, start, contexts = self._counted(tables, tuple(lacking))
         change = np.zeros((offsets[-1], levels.shape[1]), np.int32)
 
         def column(c: int, table: np.ndarray | None = None) -> tuple:
@@ -199,6 +197,18 @@ class Gaps:
         comm.sum_everywhere(change)
         for of, one, end in zip(rows_of, offsets, offsets[1:]):
             levels[of] += change[one:end]
+
+    def _counted(self, tables: Tables, lacking: tuple[int, ...]) -> tuple:
+        """Return where `_fill` counts changes: the level rows of each column that may change, their ends side by side;
+        and by column, the first of them and its contexts."""
+        if self._last[:2] != (tables.kind, lacking):
+            kind, touched = tables.kind, self._touched(lacking)
+            places = [tables.number[self.coding.plain[c].name] for c in touched]
+            rows_of = [slice(*kind.offsets[[c, c + 1]].tolist()) for c in places]
+            offsets = np.cumsum([0, *(of.stop - of.start for of in rows_of)]).tolist()
+            by_column = dict(zip(touched, offsets)), dict(zip(touched, kind.contexts[places].tolist()))
+            self._last = kind, lacking, (rows_of, offsets, *by_column)
+        return self._last[2]
 
     @property
     def numbers(self) -> list[int]:
@@ -312,23 +322,28 @@ class Tables:
         self._stream = stream
         self.number = {column.name: c for c, column in enumerate(kind.columns)}
         self._drawn: dict[int, np.ndarray] = {}
+        self._by_context: dict[int, np.ndarray] = {}
         self._by_level: dict[int, np.ndarray] = {}
 
     def of(self, place: int) -> np.ndarray:
         """Return the table of the column at index `place` among the plain ones, float32 (U, K, V)."""
-        if place not in self._drawn:
-            c = self.number[self._coding.plain[place].name]
-            table = self.kind.draw_given(*self._given, slice(c, c + 1), self._stream)
-            u, v = int(self.kind.contexts[c]), int(self.kind.n_levels[c])
-            by_context = table.reshape(u, v + 1, -1)[:, :-1]
-            self._drawn[place] = np.ascontiguousarray(by_context.transpose(0, 2, 1))
-        return self._drawn[place]
+        if place not in self._by_context:
+            self._by_context[place] = np.ascontiguousarray(self._of(place).transpose(0, 2, 1))
+        return self._by_context[place]
 
     def by_level(self, place: int) -> np.ndarray:
         """Return the same as float32 (K, V, U)."""
         if place not in self._by_level:
-            self._by_level[place] = np.ascontiguousarray(self.of(place).transpose(1, 2, 0))
+            self._by_level[place] = np.ascontiguousarray(self._of(place).transpose(2, 1, 0))
         return self._by_level[place]
+
+    def _of(self, place: int) -> np.ndarray:
+        """Return the same as float32 (U, V, K), as drawn."""
+        if place not in self._drawn:
+            c = self.number[self._coding.plain[place].name]
+            table = self.kind.draw_given(*self._given, slice(c, c + 1), self._stream)
+            self._drawn[place] = table.reshape(int(self.kind.contexts[c]), int(self.kind.n_levels[c]) + 1, -1)[:, :-1]
+        return self._drawn[place]
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ class InTurn:
         comm.sum_everywhere(self._ids)
         comm.sum_everywhere(needed)
         self._rows = [np.flatnonzero(mask) for mask in needed]
+        self._kind: tuple[Categorical | None, list[tuple]] = None, []  # columns last described
 
     def draw(
         self, kind: Categorical, beta: np.ndarray, levels: np.ndarray, labelled: Sequence[tuple[Rows, np.ndarray]],
@@ -82,7 +83,9 @@ class InTurn:
     ) -> None:  # fmt: skip
         """Redraw the cells, in coded rows and in the counts by level row and cluster, (L, K), given pseudo-counts (L,).
         Collective; arguments as in `Gaps.draw`."""
-        columns = self._described(kind)
+        if self._kind[0] is not kind:
+            self._kind = kind, self._described(kind)
+        columns = self._kind[1]
         cells = np.zeros((len(self._ids), 1 + len(columns)), np.int32)
         for (rows, z), at, part in zip(labelled, self._at, self._parts):
             turns.take_cells(rows, at, z, columns, cells[part])

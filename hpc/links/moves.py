@@ -20,8 +20,10 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 
-FIRST = 3, 10  # cycles of the first draws: before clusters settle and stand in for missing links
-OFTEN, LATER = 25, 100  # cycles between two draws: OFTEN up to cycle LATER, then LATER
+# Cycles of the first draws: from before clusters settle and stand in for missing links; then every LATER cycles. A draw
+# takes as long as ten cycles where no links are, and later ones change little.
+FIRST, LATER = (3, 10, 30, 100, 300), 1000
+SETTLED = 25  # in views linked columns move together up to this cycle, but where links are drawn
 
 
 def due(every: int | None, cycle: int) -> bool:
@@ -29,7 +31,7 @@ def due(every: int | None, cycle: int) -> bool:
     above."""
     if every is not None:
         return every > 0 and cycle % every == 0
-    return cycle in FIRST or cycle % (OFTEN if cycle <= LATER else LATER) == 0
+    return cycle in FIRST or cycle % LATER == 0
 
 
 def cuts(every: int | None, cycle: int) -> bool:
@@ -37,7 +39,7 @@ def cuts(every: int | None, cycle: int) -> bool:
     scans linked columns move together. Arguments as in `due`."""
     if every is not None:
         return due(every, cycle)
-    return cycle >= FIRST[0] and (cycle > OFTEN or due(None, cycle))
+    return cycle >= FIRST[0] and (cycle > SETTLED or due(None, cycle))
 
 
 def draw_links(

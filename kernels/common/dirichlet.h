@@ -14,58 +14,63 @@ ALWAYS_INLINE int FN(load_counts)(const int32_t *row, int64_t k, int64_t K, doub
     return any != 0;
 }
 
-/* Number of gammas that a column needs for each cluster: one a level that is met, and one for the total of the others,
- * whose shape is `rest`; 0 if no level is met. */
-ALWAYS_INLINE int64_t FN(gammas_of)(const double *beta, const uint8_t *met, int64_t l0, int64_t missing, double *rest) {
-    int64_t n_met = 0;
-    *rest = 0;
-    for (int64_t l = l0; l < missing; l++)
-        if (!met || met[l])
-            n_met += 1;
-        else
-            *rest += beta[l];
-    return n_met ? n_met + (*rest > 0) : 0;
+/* Level rows of columns first..last-1 that are met, one column after another: row[], of which those of column first + i
+ * start at start[i]; rest[i]: the sum of the beta of its other levels. met: NULL if there are none. */
+static void FN(list_rows)(const double *beta, const uint8_t *met, const int64_t *offsets, int64_t first, int64_t last,
+                          int32_t *row, int64_t *start, double *rest) {
+    int64_t n = 0;
+    for (int64_t c = first; c < last; c++) {
+        start[c - first] = n;
+        rest[c - first] = 0;
+        for (int64_t l = offsets[c]; l < offsets[c + 1] - 1; l++) {
+            int here = !met || met[l];
+            row[n] = (int32_t)l;
+            n += here;
+            rest[c - first] += here ? 0.0 : beta[l];
+        }
+    }
+    start[last - first] = n;
 }
 
-/* Shapes and ids of the gammas of a column in clusters k..k+width-1, cluster by cluster within a level row. */
-ALWAYS_INLINE void FN(shapes_of)(const int32_t *levels, const double *beta, const uint8_t *met, int64_t l0,
-                                 int64_t missing, double rest, int64_t k, int64_t width, int64_t K, double *shape,
+/* Shapes and ids of the gammas of a column in clusters k..k+width-1, cluster by cluster within a level row: of its n_rows
+ * `row`, and of the total of its other levels, whose shape is `rest` and row `missing`, if that is not 0. */
+ALWAYS_INLINE void FN(shapes_of)(const int32_t *levels, const double *beta, const int32_t *row, int64_t n_rows,
+                                 double rest, int64_t missing, int64_t k, int64_t width, int64_t K, double *shape,
                                  uint64_t *id) {
     int64_t n = 0;
-    for (int64_t l = l0; l <= missing; l++) {
-        int is_rest = l == missing;
-        if (is_rest ? !(rest > 0) : met && !met[l]) continue;
+    for (int64_t i = 0; i < n_rows; i++) {
+        int64_t l = row[i];
         for (int64_t j = 0; j < width; j++, n++) {
-            shape[n] = is_rest ? rest : levels[l * K + k + j] + beta[l];
+            shape[n] = levels[l * K + k + j] + beta[l];
             id[n] = ((uint64_t)l << 32) | (uint64_t)(k + j);
         }
     }
+    for (int64_t j = 0; j < width && rest > 0; j++, n++)
+        shape[n] = rest, id[n] = ((uint64_t)missing << 32) | (uint64_t)(k + j);
 }
 
-/* table[l][k] = log theta of a column in clusters k..k+width-1, given the logs of its gammas; table starts at row l0.
- * Vectors reach beyond the width: into the next gammas, of which there are 8 more than needed, and into rows of the table
- * that follow, before `end`. */
-ALWAYS_INLINE void FN(divide_gammas)(const double *gammas, int64_t n_rows, const uint8_t *met, int64_t l0,
-                                     int64_t missing, int64_t k, int64_t width, int64_t K, const float *end,
+/* table[l][k] = log theta of the n_rows level rows of a column in clusters k..k+width-1, given the logs of n_gammas
+ * gammas; the table starts at row l0. Vectors reach beyond the width: into the next gammas, of which there are 8 more than
+ * needed, and into rows of the table that follow, before `end`. */
+ALWAYS_INLINE void FN(divide_gammas)(const double *gammas, int64_t n_gammas, const int32_t *row, int64_t n_rows,
+                                     int64_t l0, int64_t missing, int64_t k, int64_t width, int64_t K, const float *end,
                                      float *table) {
     enum { N = BLOCK / N_DOUBLE };
     vd most[N], total[N];
-    int64_t i = 0, last = n_rows - 1;
     for (int v = 0; v < N; v++) most[v] = SPREAD(-INFINITY), total[v] = SPREAD(0.0);
-    for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t r = 0; r < n_gammas; r++)
         for (int v = 0; v < N; v++) {
             vd x = *(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE);
             most[v] = SELECT(x > most[v], x, most[v]);
         }
-    for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t r = 0; r < n_gammas; r++)
         for (int v = 0; v < N; v++)
             total[v] += FN(exp_negative)(*(const FN(vd_loose) *)(gammas + r * width + v * N_DOUBLE) - most[v]);
     for (int v = 0; v < N; v++) most[v] += vlog(total[v]);
-    for (int64_t l = l0; l < missing; l++) {
-        const double *of = gammas + (met && !met[l] ? last : i++) * width;
-        float *to = table + (l - l0) * K + k, log_theta[BLOCK];
+    for (int64_t i = 0; i < n_rows; i++) {
+        float *to = table + (row[i] - l0) * K + k, log_theta[BLOCK];
         for (int v = 0; v < N; v++) {
-            vd x = *(const FN(vd_loose) *)(of + v * N_DOUBLE) - most[v];
+            vd x = *(const FN(vd_loose) *)(gammas + i * width + v * N_DOUBLE) - most[v];
             for (int j = 0; j < N_DOUBLE; j++) log_theta[v * N_DOUBLE + j] = (float)x[j];
         }
         if (width == BLOCK || to + BLOCK <= end)
@@ -78,38 +83,38 @@ ALWAYS_INLINE void FN(divide_gammas)(const double *gammas, int64_t n_rows, const
 
 /* table[l][k] = log theta of columns first..last-1, theta_ck ~ Dirichlet(beta + n); 0 in missing rows. Row 0 of `table`
  * is the first column's first level. met: 0 for levels that no row has, NULL if there are none: their total is drawn
- * instead, Gamma(sum of their beta), and stands in all of them. shape, id: room for `room` draws, at least 8 per level
- * row of the widest column, and 16 more. The id of a draw is (level row, k); that of a total has the missing row. Draws
- * of several columns are made side by side. */
+ * instead, Gamma(sum of their beta), and the table, which has zeros, keeps them there. shape, id: room for `room` draws, at
+ * least 8 per level row of the widest column, and 16 more. row, start, rest: room for these level rows, and for as many
+ * columns and one. The id of a draw is (level row, k); that of a total has the missing row. Draws of several columns are
+ * made side by side. */
 static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const double *beta, const uint8_t *met,
                             const int64_t *offsets, int64_t first, int64_t last, int64_t K, float *table,
-                            double *shape, uint64_t *id, int64_t room) {
-    const float *end = table + (K <= BLOCK ? (offsets[last] - offsets[first]) * K : 0);
-    int64_t c = first, k = 0;
+                            double *shape, uint64_t *id, int64_t room, int32_t *row, int64_t *start, double *rest) {
+    const float *end = table + (K <= BLOCK && !met ? (offsets[last] - offsets[first]) * K : 0);
+    int64_t c = first, k = 0, l0 = offsets[first];
+    FN(list_rows)(beta, met, offsets, first, last, row, start, rest);
     while (c < last) {
         int64_t next = c, from = k, n = 0;
         while (next < last) { /* blocks of clusters of columns, as long as there is room */
-            int64_t l0 = offsets[next], missing = offsets[next + 1] - 1, width = K - from < BLOCK ? K - from : BLOCK;
-            double rest;
-            int64_t n_rows = FN(gammas_of)(beta, met, l0, missing, &rest);
-            if (n + n_rows * width > room) break;
-            if (n_rows) FN(shapes_of)(levels, beta, met, l0, missing, rest, from, width, K, shape + n, id + n);
-            n += n_rows * width;
+            int64_t i = next - first, width = K - from < BLOCK ? K - from : BLOCK, n_rows = start[i + 1] - start[i];
+            int64_t n_gammas = n_rows ? n_rows + (rest[i] > 0) : 0;
+            if (n + n_gammas * width > room) break;
+            if (n_rows)
+                FN(shapes_of)(levels, beta, row + start[i], n_rows, rest[i], offsets[next + 1] - 1, from, width, K,
+                              shape + n, id + n);
+            n += n_gammas * width;
             from += width;
             if (from == K) next += 1, from = 0;
         }
         for (int64_t i = n; i % BLOCK; i++) shape[i] = 1.0, id[i] = 0;
         FN(log_gammas)(key, shape, id, (n + BLOCK - 1) / BLOCK * BLOCK, shape);
         for (int64_t at = 0; c < next || (c == next && k < from);) {
-            int64_t l0 = offsets[c], missing = offsets[c + 1] - 1, width = K - k < BLOCK ? K - k : BLOCK;
-            float *of = table + (l0 - offsets[first]) * K;
-            double rest;
-            int64_t n_rows = FN(gammas_of)(beta, met, l0, missing, &rest);
+            int64_t i = c - first, width = K - k < BLOCK ? K - k : BLOCK, n_rows = start[i + 1] - start[i];
+            int64_t n_gammas = n_rows ? n_rows + (rest[i] > 0) : 0;
             if (n_rows)
-                FN(divide_gammas)(shape + at, n_rows, met, l0, missing, k, width, K, end, of);
-            else if (k == 0)
-                memset(of, 0, (missing + 1 - l0) * K * sizeof(float));
-            at += n_rows * width;
+                FN(divide_gammas)(shape + at, n_gammas, row + start[i], n_rows, l0, offsets[c + 1] - 1, k, width, K, end,
+                                  table);
+            at += n_gammas * width;
             k += width;
             if (k == K) c += 1, k = 0;
         }
@@ -192,14 +197,61 @@ static void FN(marginals)(const int32_t *levels, const double *beta, const int64
     }
 }
 
+/* log Gamma(x), a value kept at `at` of `kept` once tags[at / N_DOUBLE] says so */
+APART vd FN(kept_log_gamma)(vd x, int64_t tag, int64_t at, double *kept, int64_t *tags) {
+    if (tags[at / N_DOUBLE] != tag) *(FN(vd_loose) *)(kept + at) = FN(log_gamma)(x), tags[at / N_DOUBLE] = tag;
+    return *(FN(vd_loose) *)(kept + at);
+}
+
+/* scores[g0...] of `blocks` times 8 grid points, at most 3, given the counts that are not 0 and the observed cells; see
+ * grid_scores. Several blocks are scored side by side, since each sum waits for its last addition. */
+ALWAYS_INLINE void FN(score_points)(const int blocks, int64_t n_levels, int64_t K, const double *grid, int64_t G8,
+                                    int64_t g0, const double *rising, int64_t tabulated, const int64_t *observed,
+                                    const int32_t *found, int64_t n_found, double *of_totals, int64_t *totals_of,
+                                    int64_t n_totals, double *scores) {
+    const int V = blocks * BLOCK / N_DOUBLE;
+    vd a[3 * BLOCK / N_DOUBLE], sum[3 * BLOCK / N_DOUBLE];
+    UNROLL for (int j = 0; j < V; j++) {
+        a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE);
+        sum[j] = SPREAD(0.0);
+    }
+    for (int64_t i = 0; i < n_found; i++) {
+        int64_t n = found[i];
+        if (n < tabulated) {
+            UNROLL for (int j = 0; j < V; j++) sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
+            continue;
+        }
+        UNROLL for (int j = 0; j < V; j++)
+            sum[j] += FN(log_gamma_large)(a[j] + (double)n)
+                      - FN(kept_log_gamma)(a[j], n_levels, n_totals * G8 + g0 + j * N_DOUBLE, of_totals, totals_of);
+    }
+    for (int64_t k = 0; k < K; k++) {
+        int64_t n = observed[k];
+        if (!n) continue;
+        UNROLL for (int j = 0; j < V; j++) {
+            int64_t at = n * G8 + g0 + j * N_DOUBLE;
+            if (n < n_totals && totals_of[at / N_DOUBLE] == n_levels) {
+                sum[j] -= *(FN(vd_loose) *)(of_totals + at);
+                continue;
+            }
+            vd total = (double)n_levels * a[j], part = FN(log_gamma)(total + (double)n);
+            part -= FN(kept_log_gamma)(total, n_levels, g0 + j * N_DOUBLE, of_totals, totals_of);
+            sum[j] -= part;
+            if (n < n_totals) *(FN(vd_loose) *)(of_totals + at) = part, totals_of[at / N_DOUBLE] = n_levels;
+        }
+    }
+    UNROLL for (int j = 0; j < V; j++) *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
+}
+
 /* scores[g] = log marginal likelihood of one column under the pseudo-count grid[g] of every level, over all clusters.
  * rising[n][g] = log Gamma(grid[g] + n) - log Gamma(grid[g]) for n < tabulated; G8 grid points, padded to a multiple of
- * 8. observed: K integers of scratch; found: room for all counts, of which those that are not 0 are visited. Counts from `tabulated` >= 16 on take Stirling's series. of_totals [n_totals][G8]:
- * the part of n observed cells of a column of `totals_of[n]` levels, kept between calls, which start with zeros. */
+ * 8. observed: K integers of scratch; found: room for all counts, of which those that are not 0 are visited. Counts from
+ * `tabulated` >= 16 on take Stirling's series. of_totals [n_totals + 1][G8]: the part of n observed cells of a column of
+ * `totals_of[n]` levels, kept between calls, which start with zeros; of 0 cells, and at the end, the log Gamma functions of
+ * the total and of the grid. */
 static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t K, const double *grid,
                             int64_t G8, const double *rising, int64_t tabulated, int64_t *observed, int32_t *found,
                             double *of_totals, int64_t *totals_of, int64_t n_totals, double *scores) {
-    double n_levels = (double)(missing_row - first_row);
     int64_t n_found = 0;
     for (int64_t k = 0; k < K; k++) observed[k] = 0;
     const int32_t *count = levels + first_row * K;
@@ -210,49 +262,19 @@ static void FN(grid_scores)(const int32_t *levels, int64_t first_row, int64_t mi
             for (int j = 0; j < BLOCK; j++) some |= count[i + j];
             if (!some) continue;
         }
+        int64_t k = (uint32_t)i % (uint32_t)K;
         for (int64_t j = i; j < i + BLOCK && j < n_counts; j++) {
-            if (count[j] == 0) continue;
-            observed[(uint32_t)j % (uint32_t)K] += count[j];
-            found[n_found++] = count[j];
+            if (count[j]) observed[k] += count[j], found[n_found++] = count[j];
+            k = k + 1 < K ? k + 1 : 0;
         }
     }
-    for (int64_t g0 = 0; g0 < G8; g0 += BLOCK) {
-        vd a[BLOCK / N_DOUBLE], alone[BLOCK / N_DOUBLE], sum[BLOCK / N_DOUBLE];
-        for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
-            a[j] = *(const FN(vd_loose) *)(grid + g0 + j * N_DOUBLE);
-            sum[j] = SPREAD(0.0);
-        }
-        int known = 0;
-        for (int64_t i = 0; i < n_found; i++) {
-            int64_t n = found[i];
-            if (n < tabulated)
-                for (int j = 0; j < BLOCK / N_DOUBLE; j++)
-                    sum[j] += *(const FN(vd_loose) *)(rising + n * G8 + g0 + j * N_DOUBLE);
-            else
-                for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
-                    if (!known) alone[j] = FN(log_gamma)(a[j]);
-                    sum[j] += FN(log_gamma_large)(a[j] + (double)n) - alone[j];
-                    if (j == BLOCK / N_DOUBLE - 1) known = 1;
-                }
-        }
-        for (int j = 0; j < BLOCK / N_DOUBLE; j++) {
-            vd total = n_levels * a[j], log_gamma_total;
-            int has_total = 0;
-            for (int64_t k = 0; k < K; k++) {
-                int64_t n = observed[k], at = n * G8 + g0 + j * N_DOUBLE, tag = n * (G8 / N_DOUBLE) + g0 / N_DOUBLE + j;
-                if (!n) continue;
-                if (n < n_totals && totals_of[tag] == missing_row - first_row) {
-                    sum[j] -= *(FN(vd_loose) *)(of_totals + at);
-                    continue;
-                }
-                if (!has_total) log_gamma_total = FN(log_gamma)(total), has_total = 1;
-                vd part = FN(log_gamma)(total + (double)n) - log_gamma_total;
-                sum[j] -= part;
-                if (n < n_totals) *(FN(vd_loose) *)(of_totals + at) = part, totals_of[tag] = missing_row - first_row;
-            }
-            *(FN(vd_loose) *)(scores + g0 + j * N_DOUBLE) = sum[j];
-        }
-    }
+    int64_t g0 = 0;
+    for (; g0 + 3 * BLOCK <= G8; g0 += 3 * BLOCK)
+        FN(score_points)(3, missing_row - first_row, K, grid, G8, g0, rising, tabulated, observed, found, n_found, of_totals,
+                         totals_of, n_totals, scores);
+    for (; g0 < G8; g0 += BLOCK)
+        FN(score_points)(1, missing_row - first_row, K, grid, G8, g0, rising, tabulated, observed, found, n_found, of_totals,
+                         totals_of, n_totals, scores);
 }
 
 /* The same if level l has pseudo-count grid[g] base[l]. A rising factorial of few factors is computed as a product. */

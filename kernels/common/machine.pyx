@@ -31,13 +31,20 @@ ISA = _chosen(_NAMES)
 ISA_NUMBER = _NAMES.index(ISA)
 
 
-cdef object aligned(Py_ssize_t n, dtype):
-    """n zeros of a type, 64-byte aligned."""
-    cdef Py_ssize_t n_bytes = n * <Py_ssize_t>np.dtype(dtype).itemsize
-    raw = np.zeros(n_bytes + 64, dtype=np.uint8)
+cdef object _aligned(raw):
     cdef uint8_t[::1] view = raw
     cdef Py_ssize_t start = (-<Py_ssize_t><size_t>&view[0]) & 63
-    return raw[start:start + n_bytes].view(dtype)
+    return raw[start:start + len(raw) - 64]
+
+
+cdef object aligned(Py_ssize_t n, dtype):
+    """n zeros of a type, 64-byte aligned."""
+    return _aligned(np.zeros(n * <Py_ssize_t>np.dtype(dtype).itemsize + 64, dtype=np.uint8)).view(dtype)
+
+
+cdef object room(Py_ssize_t n_bytes):
+    """n bytes of any values, 64-byte aligned."""
+    return _aligned(np.empty(n_bytes + 64, dtype=np.uint8))
 
 
 cdef void *address(array) except? NULL:

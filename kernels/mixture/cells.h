@@ -84,6 +84,43 @@ ALWAYS_INLINE void FN(take_up_vectors)(const rows_t *rows, work_t *w, int64_t j)
     for (int64_t b = 0; b < rows->n_blocks; b++) w->n_vector += w->vector_seen[b];
 }
 
+/* level[j] = first[j] + code[j] for 16 columns (compilers convert the codes one by one) */
+#if MB_BYTES == 64
+#define PUT_16(to, first, codes, convert)                                                                              \
+    _mm512_storeu_si512(to, _mm512_add_epi32(_mm512_loadu_si512(first), _mm512_##convert(codes)))
+#define PUT_8_BIT(to, first, code) PUT_16(to, first, _mm_loadu_si128((const __m128i *)(code)), cvtepu8_epi32)
+#define PUT_16_BIT(to, first, code) PUT_16(to, first, _mm256_loadu_si256((const __m256i *)(code)), cvtepu16_epi32)
+#elif MB_BYTES == 32
+#define PUT_8(to, first, codes, convert)                                                                               \
+    _mm256_storeu_si256((__m256i *)(to),                                                                               \
+                        _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)(first)), _mm256_##convert(codes)))
+#define PUT_8_BIT(to, first, code)                                                                                     \
+    (PUT_8(to, first, _mm_loadl_epi64((const __m128i *)(code)), cvtepu8_epi32),                                        \
+     PUT_8((to) + 8, (first) + 8, _mm_loadl_epi64((const __m128i *)((code) + 8)), cvtepu8_epi32))
+#define PUT_16_BIT(to, first, code)                                                                                    \
+    (PUT_8(to, first, _mm_loadu_si128((const __m128i *)(code)), cvtepu16_epi32),                                       \
+     PUT_8((to) + 8, (first) + 8, _mm_loadu_si128((const __m128i *)((code) + 8)), cvtepu16_epi32))
+#else
+#define PUT_8_BIT(to, first, code) for (int j = 0; j < 16; j++) (to)[j] = (first)[j] + (code)[j]
+#define PUT_16_BIT PUT_8_BIT
+#endif
+
+/* level[c] = first[c] + code[c] for n columns, and up to 15 more, unless these reach beyond the `left` codes from the
+ * first one to the table's end */
+#define LEVELS_OF(NAME, CODE, PUT)                                                                                     \
+    ALWAYS_INLINE void FN(NAME)(const CODE *code, const int32_t *first, int64_t n, int64_t left, int32_t *level) {     \
+        int64_t c = 0;                                                                                                 \
+        for (; c < n && left - c >= 16; c += 16) PUT(level + c, first + c, code + c);                                  \
+        for (; c < n; c++) level[c] = first[c] + code[c];                                                              \
+    }
+LEVELS_OF(levels_of8, uint8_t, PUT_8_BIT)
+LEVELS_OF(levels_of16, uint16_t, PUT_16_BIT)
+#undef LEVELS_OF
+#undef PUT_16
+#undef PUT_8
+#undef PUT_8_BIT
+#undef PUT_16_BIT
+
 /* Read the cells of rows at[0..n-1], n <= BLOCK. */
 APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, block_t *block) {
     int64_t R = rows->n_reals, Q = rows->n_tallies, C8 = rows->n_codes8;
@@ -94,11 +131,10 @@ APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, bloc
     for (int64_t j = 0; j < n; j++) neighbours &= at[j] == at[0] + j;
     if (rows->n_codes)
         for (int64_t j = 0; j < n; j++) {
-            const uint8_t *x8 = rows->codes8 + at[j] * C8;
-            const uint16_t *x16 = rows->codes16 + at[j] * rows->n_codes16;
+            int64_t C16 = rows->n_codes16, left = rows->n - at[j];
             int32_t *level = block->level + j * block->level_stride;
-            for (int64_t c = 0; c < C8; c++) level[c] = (int32_t)rows->offsets[c] + x8[c];
-            for (int64_t c = 0; c < rows->n_codes16; c++) level[C8 + c] = (int32_t)rows->offsets[C8 + c] + x16[c];
+            FN(levels_of8)(rows->codes8 + at[j] * C8, rows->first8, C8, left * C8, level);
+            if (C16) FN(levels_of16)(rows->codes16 + at[j] * C16, rows->first16, C16, left * C16, level + C8);
         }
     for (int64_t j = 0; j < n; j++) {
         block->reals[j] = rows->reals + at[j] * R;

@@ -127,6 +127,16 @@ cdef class Instantiated:
         self.c.spell_hazard = <const double *>(start + <int64_t>starts["spell_hazard"])
         self._sum_terms(<double *>(start + at))
 
+    def all_free(self):
+        """Return the same clusters, of which every row may enter any; they share memory."""
+        cdef Instantiated out = Instantiated.__new__(Instantiated)
+        out.c, out.buffer = self.c, self.buffer
+        out.n, out.base, out.n_levels, out.n_reals, out.n_tallies = self.n, self.base, self.n_levels, self.n_reals, \
+            self.n_tallies
+        out.n_vector, out.n_pairs, out.n_blocks, out.n_spells = self.n_vector, self.n_pairs, self.n_blocks, self.n_spells
+        out.free = out.c.free = self.n
+        return out
+
     cdef int _sum_terms(self, double *out) except -1:
         """Sum over columns, in their order, of the terms that do not depend on cells."""
         cdef int64_t k, r

@@ -15,12 +15,14 @@
 #define MPIBAYES_CHECKING 0
 #endif
 
-typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries: the level rows of each column */
+typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries: the level rows of each column; first8, first16:
+                    those of the columns of codes8 and codes16, each padded to a multiple of 16 entries */
     int64_t n, n_codes8, n_codes16, n_codes, n_reals, n_tallies;
     const uint8_t *codes8;
     const uint16_t *codes16;
     const double *reals, *tallies;
     const int64_t *offsets;
+    const int32_t *first8, *first16;
     int64_t n_blocks, n_vector; /* blocks of full-covariance normals, and their total number of columns */
     const int64_t *widths;      /* (n_blocks,) */
     const double *vectors;      /* (n, n_vector), columns of a block side by side */

@@ -11,6 +11,8 @@ cdef extern from "layout.h" nogil:
         const double *reals
         const double *tallies
         const int64_t *offsets
+        const int32_t *first8
+        const int32_t *first16
         int64_t n_blocks, n_vector
         const int64_t *widths
         const double *vectors

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 from mpibayes.kernels.mixture.layout cimport rows_t
 
@@ -14,8 +14,10 @@ cdef class HeldRows:
     cdef const double[:, ::1] vectors
     cdef const double[:, ::1] spells
     cdef const int64_t[::1] offsets, widths
+    cdef int32_t[::1] firsts
     cdef int64_t n_pairs  # entries of the packed triangles of all blocks
 
+    cdef int _copy_offsets(self) except -1
     cdef int check(self) except -1
 
 

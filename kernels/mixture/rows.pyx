@@ -44,6 +44,7 @@ cdef class HeldRows:
             raise ValueError(f"{self.c.n_codes} categorical columns need {self.c.n_codes + 1} offsets, "
                              f"not {self.offsets.shape[0]}")
         self.c.offsets = &self.offsets[0]
+        self._copy_offsets()
         self.c.codes8 = &self.codes8[0, 0] if n and self.c.n_codes8 else NULL
         self.c.codes16 = &self.codes16[0, 0] if n and self.c.n_codes16 else NULL
         self.c.reals = &self.reals[0, 0] if n and self.c.n_reals else NULL
@@ -60,6 +61,14 @@ cdef class HeldRows:
         self.c.spells = &self.spells[0, 0] if n and self.c.n_spells else NULL
         if CHECKS:
             self.check()
+
+    cdef int _copy_offsets(self) except -1:
+        cdef int64_t c, middle = pad16(self.c.n_codes8)
+        self.firsts = np.zeros(middle + pad16(self.c.n_codes16) + 1, np.int32)
+        for c in range(self.c.n_codes):
+            self.firsts[c if c < self.c.n_codes8 else middle + c - self.c.n_codes8] = <int32_t>self.offsets[c]
+        self.c.first8, self.c.first16 = &self.firsts[0], &self.firsts[middle]
+        return 0
 
     cdef int check(self) except -1:
         """Raise ValueError for a code beyond its column's missing code, or an invalid count; the loops trust both."""

@@ -94,18 +94,48 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     t->reference_size[slot] = t->size[slot] + 1;
 }
 
+/* True if slots slot..slot+7 have no rows. */
+ALWAYS_INLINE int FN(are_vacant)(const tail_t *t, int64_t slot) {
+    int64_t n = 0;
+    for (int j = 0; j < 8; j++) n |= t->size[slot + j];
+    return n == 0;
+}
+
+/* The entry of a level without cells in a context without any, given its pseudo-count and their sum. */
+typedef struct { double beta, total; float value; } FN(of_prior_t);
+
+/* Derive the table of the context whose level rows are first..missing-1 in eight vacant slots. */
+static void FN(refresh_vacant)(tail_t *t, int64_t first, int64_t missing, int64_t slot, const uint8_t *met,
+                               FN(of_prior_t) *of) {
+    double total = t->dirichlet[missing];
+    for (int64_t l = first; l <= missing; l++) {
+        float *table = t->table + l * t->capacity + slot;
+        if (met && !met[l] && l < missing) continue;
+        if (l < missing && (t->dirichlet[l] != of->beta || total != of->total)) {
+            of->beta = t->dirichlet[l], of->total = total;
+            of->value = (float)(vlog(SPREAD(of->beta)) - vlog(SPREAD(total)))[0];
+        }
+        for (int j = 0; j < 8; j++) table[j] = l < missing ? of->value : 0.0f;
+    }
+}
+
 /* Derive the tables of the linked columns in slots from..to-1, a multiple of 8 apart: O(L), most of whose levels have no
  * cell, so that one logarithm serves all slots. met: 0 for level rows to leave out, since no row reads them; NULL if there
  * are none. */
 static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to, const uint8_t *met) {
     enum { N = 8 / N_DOUBLE };
     int64_t stride = t->capacity;
+    FN(of_prior_t) of_prior = {-1.0, -1.0, 0};
     for (int64_t c = 0; c < t->n_codes; c++) {
         if (t->contexts[c] < 2) continue;
         int64_t rows = FN(context_rows)(t, c);
         for (int64_t first = t->offsets[c]; first < t->offsets[c + 1]; first += rows) {
             if (met && !memchr(met + first, 1, rows - 1)) continue;
             for (int64_t slot = from; slot < to; slot += 8) {
+                if (FN(are_vacant)(t, slot)) {
+                    FN(refresh_vacant)(t, first, first + rows - 1, slot, met, &of_prior);
+                    continue;
+                }
                 int64_t missing = first + rows - 1, n[8] = {0};
                 vd total[N];
                 float of_none[8];

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from mpibayes.kernels.mixture.layout cimport tail_t, work_t
 
@@ -22,6 +22,8 @@ cdef class Tail:
     cdef int32_t[::1] missing
     cdef int64_t[::1] power_ends
 
+    cdef int _copy_prior(self, int64_t vacant, const uint8_t[::1] met) except -1
+    cdef int _load_levels(self, const int32_t[:, ::1] given, const uint8_t[::1] met) except -1
     cdef int _sum_prior(self) except -1
     cdef int _sort_by_nu(self, nu) except -1
     cdef int _allocate(self, int64_t capacity) except -1

@@ -8,7 +8,7 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
-from mpibayes.kernels.common.machine cimport address, aligned
+from mpibayes.kernels.common.machine cimport address, aligned, room
 from mpibayes.kernels.mixture.layout cimport (
     ADD_BLOCK, BLOCK, OWN_FIELDS, POWERS, SPELL_PARTS, VECTOR_MOST, WITHOUT_FIELDS, tail_t, work_t,
 )
@@ -66,7 +66,7 @@ cdef class Work:
                   int64_t n_tallies, int64_t n_blocks=0):
         cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = pad16(max(n_reals, n_tallies))
-        cdef int64_t reals = pad16(n_reals), tallies = pad16(n_tallies), codes = pad16(n_codes)
+        cdef int64_t reals = pad16(n_reals), tallies = pad16(n_tallies), codes = pad16(n_codes) + 16
         cdef int64_t doubles = lanes + lanes // 2 + pad16(lanes // 16) + BLOCK + n_logs + (2 + 3 * BLOCK) * reals \
             + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
         # two locations and two packed triangles of the widest possible block of columns
@@ -106,14 +106,15 @@ cdef class Work:
 
 # name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
 # items of a slot stand together, or blocks of columns, their columns, their pairs of columns, or parts of survival
-# columns; the first thirteen are the statistics, in the order of the Statistics class and of `accumulate`
+# columns; the first thirteen are the statistics, in the order of the Statistics class and of `accumulate`; the last one,
+# which is the largest, is derived before it is read, and starts with any values
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
     ("vector_n", "i8", 6), ("vector_mean", "f8", 7), ("vector_scatter", "f8", 8),
     ("spell_events", "i8", 9), ("spell_ended", "i8", 9), ("spell_time", "f8", 9),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
-    ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
+    ("reference_size", "i8", 0), ("reference", "f8", 2),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
     ("t_total", "f8", 0), ("without", "f8", 5),
     ("nb_shape", "f8", 4), ("nb_rate", "f8", 4), ("nb_zero", "f8", 4), ("nb_log_p", "f8", 4), ("nb_log_q", "f8", 4),
@@ -121,7 +122,7 @@ _FIELDS = (
     ("uneven", "i8", 0),
     ("v_location", "f8", 7), ("v_factor", "f8", 8), ("v_half", "f8", 6), ("v_constant", "f8", 6), ("v_without", "f8", 6),
     ("spell_exposure", "f8", 9), ("spell_shape", "f8", 9), ("spell_rate", "f8", 9), ("spell_log_shape", "f8", 9),
-    ("spell_log_rate", "f8", 9), ("spell_before", "f8", 9),
+    ("spell_log_rate", "f8", 9), ("spell_before", "f8", 9), ("table", "f4", 1),
 )
 _STATISTICS = tuple(name for name, _, _ in _FIELDS[:13])
 _FORM = {name: (dtype, kind) for name, dtype, kind in _FIELDS}
@@ -173,11 +174,22 @@ cdef class Tail:
             self._refresh(0, self.c.capacity)
         else:
             self._load(statistics, getattr(prior, "met", None), True)
-        self.prior_table = self._field("table")[:, vacant].copy()
+        self._copy_prior(vacant, getattr(prior, "met", None) if statistics is not None else None)
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
         self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
         self.c.count_scores = &self.count_scores_kept[0] if self.items[4] else NULL
+
+    cdef int _copy_prior(self, int64_t vacant, const uint8_t[::1] met) except -1:
+        """Copy the table of a vacant slot, in the level rows that are met."""
+        cdef int64_t l, n = self.items[1], capacity = self.c.capacity
+        cdef float[::1] table = np.zeros(n, np.float32)
+        cdef bint every = met is None
+        for l in range(n):
+            if every or met[l]:
+                table[l] = self.c.table[l * capacity + vacant]
+        self.prior_table = table
+        return 0
 
     def _hold_blocks(self, prior):
         """Store the prior of the blocks; ValueError if it is invalid."""
@@ -294,7 +306,8 @@ cdef class Tail:
         for name, dtype, kind in _FIELDS:
             starts[name] = total
             total += capacity * self.items[<int>kind] * (4 if dtype[1] == "4" else 8)
-        self.buffer, self.starts = aligned(total, np.uint8), starts
+        self.buffer, self.starts = room(total), starts
+        memset(address(self.buffer), 0, <int64_t>starts["table"])
         self.c.capacity = capacity
         self.c.n_levels, self.c.n_codes = self.items[1], self.items[2]
         self.c.n_reals, self.c.n_tallies = self.items[3], self.items[4]
@@ -415,6 +428,8 @@ cdef class Tail:
     def _load(self, statistics, const uint8_t[::1] met, bint new):
         """Do the work of `load`. met: see `prior.met`. new: nothing has been written into the slots."""
         cdef int64_t n = len(statistics.size)
+        if met is not None and met.shape[0] != self.items[1]:
+            raise ValueError("prior.met: there is one value for each level row")
         if n > self.c.capacity:
             self._allocate(pad16(n))
         elif not new:
@@ -423,17 +438,28 @@ cdef class Tail:
         cdef int64_t[::1] size = self._field("size")
         for name in _STATISTICS[:13 if self.c.n_spells else 10 if self.c.n_blocks else 7]:
             given = getattr(statistics, name)
-            if given.size:
+            if name == "levels" and met is not None:
+                self._load_levels(given, met)
+            elif given.size:
                 self._field(name)[..., :n] = given
         self.c.n_slots = n
         while self.c.n_slots > 0 and size[self.c.n_slots - 1] == 0:
             self.c.n_slots -= 1
-        if met is not None and met.shape[0] != self.items[1]:
-            raise ValueError("prior.met: there is one value for each level row")
         cdef const uint8_t *of_rows = &met[0] if met is not None and met.shape[0] else NULL
         cdef Work work = Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
         with nogil:
             kernel_refresh(&self.c, &work.c, 0, self.c.capacity, of_rows)
+
+    cdef int _load_levels(self, const int32_t[:, ::1] given, const uint8_t[::1] met) except -1:
+        """Copy the counts of level rows that are met; those of the others are 0, in slots that are new."""
+        cdef int64_t l, k, n = given.shape[1], capacity = self.c.capacity
+        if given.shape[0] != met.shape[0]:
+            raise ValueError("prior.met and the counts do not fit together")
+        for l in range(given.shape[0] if n else 0):
+            if met[l]:
+                for k in range(n):
+                    self.c.levels[l * capacity + k] = given[l, k]
+        return 0
 
     @property
     def count_scores(self):

@@ -8,22 +8,29 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from mpibayes.kernels.common.machine import ISA_NUMBER
 
-cdef extern from "philox.h" nogil:
+
+cdef extern from "turns.h" nogil:
+    int kernel_isa
+
     ctypedef struct philox_stream:
         pass
     philox_stream philox_open(uint64_t seed, uint64_t purpose, uint64_t sub, uint64_t cycle, uint64_t chain)
-    uint64_t philox_word(philox_stream *stream, uint64_t row)
-    double philox_uniform(uint64_t word)
 
+    ctypedef struct column_t:
+        int64_t first, n_levels, n_contexts, parent
+        int is_wide
+        int64_t index
+        const int64_t *context
+
+    void kernel_fill_in_turn(philox_stream *, const column_t *, int64_t, const int64_t *, int64_t, int32_t *, int64_t,
+                             const int64_t *, int64_t, const int64_t *, int32_t *, const double *, int64_t, int64_t,
+                             double *, double *, double *)
+
+kernel_isa = ISA_NUMBER
 cdef enum:
     MOST = 1 << 16  # levels and contexts of a column
-
-cdef struct column_t:
-    int64_t first, n_levels, n_contexts, parent
-    int is_wide
-    int64_t index
-    const int64_t *context  # of each level, for children
 
 
 cdef _contexts_of(columns):
@@ -133,16 +140,14 @@ def fill_in_turn(columns, int32_t[:, ::1] cells, int64_t own, const int64_t[::1]
     of the stream that decide a row's draw. beta (L,): pseudo-counts, 0 in missing rows.
     """
     cdef philox_stream words = philox_open(seed, purpose, sub, cycle, chain)
-    cdef int64_t n_columns = len(columns), n_clusters = levels.shape[1], n_children = 0, i, j, v, w, k, row, most, before
-    cdef int64_t after
+    cdef int64_t n_columns = len(columns), n_clusters = levels.shape[1], most
     cdef const int64_t[::1] contexts = _contexts_of(columns)
-    cdef double u, greatest, sum_
-    cdef int32_t *count
     if beta.shape[0] != levels.shape[0] or cells.shape[1] != 1 + n_columns or cells.shape[0] != ids.shape[0] \
             or not 0 <= own < n_columns:
         raise ValueError("columns, cells and counts do not fit together")
+    if not at.shape[0]:
+        return
     cdef column_t *of = _described(columns, contexts, levels.shape[0])
-    cdef column_t me = of[own]
     try:
         _check_rows(cells, at, of, n_columns, own, n_clusters)
     except:
@@ -150,68 +155,14 @@ def fill_in_turn(columns, int32_t[:, ::1] cells, int64_t own, const int64_t[::1]
         raise
     below = np.array([i for i, column in enumerate(columns) if column[5] == own], np.int64)
     most = max([columns[i][4] for i in below] + [1])
-    cdef const int64_t[::1] children = below
-    n_children = len(below)
-    totals_, ratios, weights = np.zeros((n_children, most, n_clusters)), np.empty(most), np.empty(me.n_levels)
-    cdef double[:, :, ::1] total = totals_
-    cdef double[::1] ratio = ratios, weight = weights
-    cdef const double *b
-    cdef column_t *d
+    cdef const int64_t[::1] children = np.append(below, 0)
+    cdef int64_t n_children = len(below)
+    cdef double[::1] total = np.empty((n_children * most + 1) * n_clusters), ratio = np.empty(most)
+    cdef double[::1] weight = np.empty(of[own].n_levels)
     with nogil:
-        for j in range(n_children):
-            d = of + children[j]
-            for v in range(d.n_contexts):
-                for w in range(d.n_levels):
-                    row = d.first + v * (d.n_levels + 1) + w
-                    for k in range(n_clusters):
-                        total[j, v, k] += levels[row, k] + beta[row]
-        for i in range(at.shape[0]):
-            row, k, v = at[i], cells[at[i], 0], 0
-            if k < 0:
-                continue
-            if me.parent >= 0:
-                if cells[row, 1 + me.parent] == of[me.parent].n_levels:
-                    continue
-                v = of[me.parent].context[cells[row, 1 + me.parent]]
-            before = cells[row, 1 + own]
-            count, b = &levels[me.first + v * (me.n_levels + 1), k], &beta[me.first + v * (me.n_levels + 1)]
-            count[before * n_clusters] -= 1
-            for v in range(me.n_levels):
-                weight[v] = count[v * n_clusters] + b[v]
-            for j in range(n_children):
-                d = of + children[j]
-                w = cells[row, 1 + children[j]]
-                if w == d.n_levels:
-                    continue
-                levels[d.first + me.context[before] * (d.n_levels + 1) + w, k] -= 1
-                total[j, me.context[before], k] -= 1.0
-                for v in range(d.n_contexts):
-                    ratio[v] = (levels[d.first + v * (d.n_levels + 1) + w, k] + beta[d.first + v * (d.n_levels + 1) + w]) \
-                        / total[j, v, k]
-                greatest = 0.0
-                for v in range(me.n_levels):
-                    weight[v] *= ratio[me.context[v]]
-                    if weight[v] > greatest:
-                        greatest = weight[v]
-                if greatest < 1e-150:
-                    for v in range(me.n_levels):
-                        weight[v] *= 1e150
-            sum_ = 0.0
-            for v in range(me.n_levels):
-                sum_ += weight[v]
-                weight[v] = sum_
-            u, after = philox_uniform(philox_word(&words, ids[row])) * sum_, 0
-            while after + 1 < me.n_levels and weight[after] <= u:
-                after += 1
-            cells[row, 1 + own] = <int32_t>after
-            count[after * n_clusters] += 1
-            for j in range(n_children):
-                d = of + children[j]
-                w = cells[row, 1 + children[j]]
-                if w == d.n_levels:
-                    continue
-                levels[d.first + me.context[after] * (d.n_levels + 1) + w, k] += 1
-                total[j, me.context[after], k] += 1.0
+        kernel_fill_in_turn(&words, of, own, &children[0], n_children, &cells[0, 0], cells.shape[1], &at[0],
+                            at.shape[0], &ids[0], &levels[0, 0], &beta[0], n_clusters, most, &total[0], &ratio[0],
+                            &weight[0])
     free(of)
 
 

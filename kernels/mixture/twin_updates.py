@@ -58,7 +58,7 @@ def draw_levels(levels, beta, offsets, first, last, met=None, **key):
             most = max(drawn.values())
             total = most + log(sum(exp(g - most) for g in drawn.values()))
             for row in rows:
-                out[row - offsets[first], k] = drawn[row if row in drawn else missing] - total
+                out[row - offsets[first], k] = drawn[row] - total if met is None or met[row] else 0.0
     return out
 
 

@@ -50,8 +50,10 @@ static inline void kernel_normals(const stream_key *key, const uint64_t *id, int
 }
 static inline void kernel_draw_levels(const stream_key *key, const int32_t *levels, const double *beta,
                                       const uint8_t *met, const int64_t *offsets, int64_t first, int64_t last,
-                                      int64_t n_clusters, float *table, double *shape, uint64_t *id, int64_t room) {
-    DISPATCH(draw_levels, key, levels, beta, met, offsets, first, last, n_clusters, table, shape, id, room);
+                                      int64_t n_clusters, float *table, double *shape, uint64_t *id, int64_t room,
+                                      int32_t *row, int64_t *start, double *rest) {
+    DISPATCH(draw_levels, key, levels, beta, met, offsets, first, last, n_clusters, table, shape, id, room, row, start,
+             rest);
 }
 static inline void kernel_fill_cells(const stream_key *key, uint64_t row0, const int64_t *at, const int32_t *z, int64_t n,
                                      const linked_t *own, const linked_t *parent, const linked_t *children,

@@ -28,7 +28,7 @@ cdef extern from "updates.h" nogil:
     void kernel_log_gammas(const stream_key *, const double *, const uint64_t *, int64_t, double *)
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
     void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const uint8_t *, const int64_t *, int64_t,
-                            int64_t, int64_t, float *, double *, uint64_t *, int64_t)
+                            int64_t, int64_t, float *, double *, uint64_t *, int64_t, int32_t *, int64_t *, double *)
     void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                           const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
@@ -158,9 +158,8 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     """Draw log level probabilities of the columns first..last-1 in every cluster given their cells.
 
     levels (L, K) int32, beta (L,) pseudo-counts, offsets (C + 1,): for all columns; the last level row of a column
-    counts its missing cells. met (L,): 0 for levels that no row has; in a column with such levels all of them get the
-    logarithm of their total, and 0 if no level is met. Returns float32 (level rows of these columns, K), 0 in missing
-    rows.
+    counts its missing cells. met (L,): 0 for levels that no row has, of which only the total is drawn. Returns float32
+    (level rows of these columns, K), 0 in missing rows and those that are not met.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     cdef int64_t n_clusters = levels.shape[1], most = 0, c, l
@@ -172,16 +171,20 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
     for l in range(offsets[first], offsets[last]):
         if not -INFINITY < beta[l] < INFINITY:
             raise FloatingPointError("pseudo-counts have to be finite")
-    out = np.empty((offsets[last] - offsets[first], n_clusters), np.float32)
+    form = offsets[last] - offsets[first], n_clusters
+    out = np.empty(form, np.float32) if met is None else np.zeros(form, np.float32)
     cdef float[:, ::1] table = out
     cdef int64_t room = max(8 * most, 512)
     cdef double[::1] shape = np.zeros(room + 16)
     cdef uint64_t[::1] ids = np.empty(room + 16, np.uint64)
     cdef const uint8_t *of_rows = &met[0] if met is not None else NULL
+    cdef int32_t[::1] rows = np.empty(out.shape[0] + 1, np.int32)
+    cdef int64_t[::1] start = np.empty(last - first + 1, np.int64)
+    cdef double[::1] rest = np.empty(last - first + 1)
     if out.size:
         with nogil:
             kernel_draw_levels(&key, &levels[0, 0], &beta[0], of_rows, &offsets[0], first, last, n_clusters,
-                               &table[0, 0], &shape[0], &ids[0], room)
+                               &table[0, 0], &shape[0], &ids[0], room, &rows[0], &start[0], &rest[0])
     return out
 
 
@@ -267,12 +270,14 @@ def met(const int32_t[:, ::1] levels):
     """Return 1 for the level rows with any cell, else 0, uint8 (L,)."""
     out = np.zeros(levels.shape[0], np.uint8)
     cdef uint8_t[::1] view = out
-    cdef int64_t l, k, K = levels.shape[1]
+    cdef int64_t l, k, K = levels.shape[1], whole = K & ~<int64_t>7
     cdef int32_t any
     cdef const int32_t *row
     for l in range(levels.shape[0] if K else 0):
         row, any = &levels[l, 0], 0
-        for k in range(K):
+        for k in range(0, whole, 8):  # mostly none
+            any |= row[k] | row[k + 1] | row[k + 2] | row[k + 3] | row[k + 4] | row[k + 5] | row[k + 6] | row[k + 7]
+        for k in range(whole, K):
             any |= row[k]
         view[l] = any != 0
     return out
@@ -446,7 +451,7 @@ class Grid:
         if n_levels not in self.totals:
             if len(self.totals) >= self.MOST_TOTALS:
                 self.totals.clear()
-            form = TOTALS, len(self.points)
+            form = TOTALS + 1, len(self.points)
             self.totals[n_levels] = np.empty(form), np.zeros(form, np.int64)
         return self.totals[n_levels]
 
@@ -466,22 +471,27 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
     cdef int32_t[::1] found = np.empty(int(np.diff(offsets).max(initial=0)) * n_clusters + 1, np.int32)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
-    cdef int64_t n_levels = -1
+    cdef int64_t n_levels = -1, stop
     cdef double[:, ::1] of_totals
     cdef int64_t[:, ::1] totals_of
     if not even and of_level.shape[0] != levels.shape[0]:
         raise ValueError("levels and base do not fit together")
     if offsets[offsets.shape[0] - 1] != levels.shape[0]:
         raise ValueError("levels and offsets do not fit together")
-    if n_clusters:
-        for i in range(which.shape[0]):
-            c = which[i]
-            if not 0 <= c < offsets.shape[0] - 1:
-                raise ValueError(f"there is no column {c}")
-            if even and offsets[c + 1] - 1 - offsets[c] != n_levels:
-                n_levels = offsets[c + 1] - 1 - offsets[c]
-                of_totals, totals_of = grid.totals_of(n_levels)
-            with nogil:
+    for i in range(which.shape[0]):
+        if not 0 <= which[i] < offsets.shape[0] - 1:
+            raise ValueError(f"there is no column {which[i]}")
+    i = 0
+    while i < which.shape[0] and n_clusters:
+        stop = which.shape[0]
+        if even:  # columns of equally many levels share totals
+            stop, n_levels = i, offsets[which[i] + 1] - 1 - offsets[which[i]]
+            while stop < which.shape[0] and offsets[which[stop] + 1] - 1 - offsets[which[stop]] == n_levels:
+                stop += 1
+            of_totals, totals_of = grid.totals_of(n_levels)
+        with nogil:
+            for i in range(i, stop):
+                c = which[i]
                 if even:
                     kernel_grid_scores(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                        points.shape[0], &rising[0, 0], rising.shape[0], &observed[0], &found[0],
@@ -489,6 +499,7 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
                 else:
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])
+        i = stop
     return out[:, :grid.n]
 
 
