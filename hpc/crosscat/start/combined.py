@@ -3,10 +3,10 @@
 Searches differ in where whole groups of columns are, by less than a tenth of a nat a row, which a few hundred judges
 do not tell from chance, and each chain would keep the views of its luckiest search. Whole groups do not move later. The
 score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds, and
-a short chain on the others predicts each. The chain starts from the disjoint sets of all columns with the greatest
-sum, among the views of all searches, changes of them that searches do not agree on, and then changes that no search
-made. As all rows are scored, chains of one table find the same views more often. A start is not a draw, so exactness is
-not affected.
+a short chain on the others predicts each, from random clusters: from one it would find too few for large sets, and
+favour small ones. The chain starts from the disjoint sets of all columns with the greatest sum, among the views of all
+searches, changes of them that searches do not agree on, and then changes that no search made. As all rows are scored,
+chains of one table find the same views more often. A start is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.searches import Choice
+from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
@@ -35,14 +36,12 @@ from mpibayes.io.rows import Column, Rows
 
 MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
-WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ
+WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ; as many as searches, if more
 WORK_BEYOND = 2.0  # and beyond their views
-WORK_IN_ALL = WORK + 1.0 + WORK_BEYOND  # with the views in between
 LOOSE = 0.1  # most information of a view's other columns about a unit that may leave, in nats a row
 MOST_CELLS = 2_000_000  # of rows that tell it, a unit and a column
 ROUNDS = 6
-MIN_GAIN = 3e-3  # least gain of a change, in nats a row
-MIN_GAIN_BEYOND = 0.02  # and of one that no search made, unless it joins views: short chains favour small sets
+MIN_GAIN = 5e-3  # least gain of a change, in nats a row
 
 Set = frozenset[str]  # names of a view's columns
 
@@ -58,11 +57,6 @@ class Change:
     @property
     def merges(self) -> bool:
         return len(self.after) == 1
-
-    @property
-    def joins(self) -> bool:
-        """True if there are fewer sets after the change."""
-        return len(self.after) < len(self.before)
 
 
 @dataclass(frozen=True)
@@ -159,11 +153,11 @@ def combined(
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
         return [*changes, *divided(now, related.tree), *(Change(now, views, 0) for views in of_search)]
 
-    now, gain = climbed(work, now, by_searches, WORK, MIN_GAIN)
+    now, gain = climbed(work, now, by_searches, max(WORK, len(pilots)))
     work.left = len(work.columns)
     work.score([Change(now, frozenset(), 0)])
     beyond = partial(unsuggested, known=work.known, related=related)
-    now, more = climbed(work, now, beyond, WORK_BEYOND, MIN_GAIN_BEYOND)
+    now, more = climbed(work, now, beyond, WORK_BEYOND)
     gain += more
     place = {column.name: i for i, column in enumerate(data.columns)}
     found = {names: scored.found for names, scored in work.known.items()}
@@ -173,13 +167,9 @@ def combined(
 
 
 def climbed(
-    work: Combining,
-    now: frozenset[Set],
-    proposed: Callable[[frozenset[Set]], Sequence[Change]],
-    most: float,
-    min_gain: float,
+    work: Combining, now: frozenset[Set], proposed: Callable[[frozenset[Set]], Sequence[Change]], most: float
 ) -> tuple[frozenset[Set], float]:
-    """Make the proposed changes that raise the score by more than min_gain, the best ones first, until none does or
+    """Make the proposed changes that raise the score by more than MIN_GAIN, the best ones first, until none does or
     `most` columns a column of the table are scored; return the views and their gain, in nats a row. Collective."""
     work.left, gain = most * len(work.columns), 0.0
     for _ in range(ROUNDS):
@@ -187,8 +177,7 @@ def climbed(
         new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
         ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
         for more, c in ranked:
-            least = MIN_GAIN if changes[c].joins else min_gain
-            if more > least and changes[c].before <= left:
+            if more > MIN_GAIN and changes[c].before <= left:
                 now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
         if not new and left == now:
             break
@@ -253,6 +242,11 @@ def _related(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Set
     return Related(tree, [frozenset(names) for names in units], between)
 
 
+def work_in_all(n_searches: int) -> float:
+    """Return the most columns that are scored to combine n_searches, relative to the table's."""
+    return max(WORK, n_searches) + 1.0 + WORK_BEYOND  # the views in between count 1
+
+
 def folds(stream: np.random.Generator, n: int, n_rows: int) -> np.ndarray:
     """Deal n rows to folds; n_rows: most rows of a search."""
     return stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
@@ -269,8 +263,9 @@ def scored(
     cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
     result = np.empty(len(fold))
     for f in range(fold.max() + 1):
-        mixture = chain_on(alone, renumbered(columns), cells.take(np.flatnonzero(fold != f)), settings, chain)
-        mixture.start("one")
+        others = cells.take(np.flatnonzero(fold != f))
+        mixture = chain_on(alone, renumbered(columns), others, settings, chain)
+        mixture.start("random", clusters_at_random(len(others)))
         unseen, states = cells.take(np.flatnonzero(fold == f)), []
         advance(mixture, CYCLES)
         for _ in range(CYCLES // EVERY):
