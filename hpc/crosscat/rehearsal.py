@@ -124,7 +124,7 @@ def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views
     """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for as many columns as may
     be scored."""
     n = min(len(rows), combined.MOST_ROWS * most)
-    fold, settings = combined.folds(np.random.default_rng(0), n, most), views.settings_of_search(mixture)
+    fold, settings = combined.folds(np.random.default_rng(0), n, most, searches), views.settings_of_search(mixture)
     names = frozenset(max((view.columns for view in pilot.views), key=len))
     part = rows.take(np.sort(np.random.default_rng(1).permutation(len(rows))[:n]))
     took = _seconds(lambda: combined.scored(serial(), data.columns, part, fold, settings, 0, names))

@@ -151,6 +151,12 @@ def test_a_view_of_many_clusters_scores_better_than_its_halves():
     assert work.gain(halves, sets(names)) > 0.015
 
 
+@pytest.mark.parametrize("n, searches, n_folds", [(9000, 3, 2), (5000, 3, 3), (9000, 8, 5), (900, 4, 5)])
+def test_more_searches_than_by_default_are_compared_on_more_rows(n, searches, n_folds):
+    fold = combining.folds(np.random.default_rng(1), n, 3000, searches)
+    assert np.ptp(np.bincount(fold)) <= 1 and len(np.bincount(fold)) == n_folds
+
+
 @pytest.mark.quick("categorical")
 @pytest.mark.parametrize("kind", ["categorical", "real", "block", "links"])
 def test_a_set_scores_as_in_a_table_of_its_columns(kind):

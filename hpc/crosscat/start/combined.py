@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.searches import Choice
-from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
+from mpibayes.hpc.crosscat.start.strategy import SEARCHES, clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
@@ -35,6 +35,7 @@ from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.rows import Column, Rows
 
 MOST_ROWS = 3  # rows, relative to those of a search: 2 folds where a search's rows are left for each chain, else 3
+FOLDS = 5  # after more searches than by default: close views need the rows, in four times the work
 CYCLES, EVERY = 12, 4  # cycles of a chain before its states count, and as many with every fourth state
 WORK = 3.0  # most columns of scored sets, relative to the table's, where searches differ; as many as searches, if more
 WORK_BEYOND = 2.0  # and beyond their views
@@ -92,12 +93,14 @@ class Related:
 class Combining:
     """Sets of columns scored so far, in a chain's start. known: these sets; left: columns that may still be scored."""
 
-    def __init__(self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int):
+    def __init__(
+        self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_searches: int = SEARCHES
+    ):
         stream = generator(settings.seed, Purpose.COMBINED, chain=chain)
         n = min(data.n_rows, MOST_ROWS * n_rows)
         places = np.sort(stream.choice(data.n_rows, n, replace=False))
         (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
-        self.fold = folds(stream, n, n_rows)
+        self.fold = folds(stream, n, n_rows, n_searches)
         self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
         self.known: dict[Set, Scored] = {}
@@ -146,7 +149,7 @@ def combined(
     of_search = [frozenset(frozenset(view.columns) for view in pilot.views) for pilot in pilots]
     if len(set(of_search)) < 2:
         return choice.best, 0.0
-    work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
+    work, now = Combining(comm, data, settings, chain, n_rows, len(pilots)), of_search[best]
     related = work.related()
 
     def by_searches(now: frozenset[Set]) -> list[Change]:
@@ -247,9 +250,9 @@ def work_in_all(n_searches: int) -> float:
     return max(WORK, n_searches) + 1.0 + WORK_BEYOND  # the views in between count 1
 
 
-def folds(stream: np.random.Generator, n: int, n_rows: int) -> np.ndarray:
+def folds(stream: np.random.Generator, n: int, n_rows: int, n_searches: int) -> np.ndarray:
     """Deal n rows to folds; n_rows: most rows of a search."""
-    return stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
+    return stream.permutation(n) % (FOLDS if n_searches > SEARCHES else 2 if n >= 2 * n_rows else 3)
 
 
 def scored(
