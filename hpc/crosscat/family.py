@@ -242,11 +242,13 @@ class ViewsChain:
         rows, n = strategy.pilot_rows(self.config, self.n_rows), strategy.searches(self.config, self.n_rows)
         if not (self._several and rows):
             return None
-        self._say(searches.ahead_in_words(self.n_rows, rows, n) + searches.kept_in_words(n, finished))
+        further = strategy.further_searches(self.config, self.n_rows)
+        words = searches.ahead_in_words(self.n_rows, rows, n, further=further)
+        self._say(words + searches.kept_in_words(n, finished))
         settings, n_views = views.settings_of_search(self.mixture), strategy.views_at_first(self.config)
         self._look_first(settings, n)
         of = self.data, settings, self.number, rows, n_views, n
-        choice = searches.best_search(self.comm, *of, finished=finished)
+        choice = searches.best_search(self.comm, *of, finished=finished, further=further)
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
         result, gain = combined.combined(self.comm, self.data, settings, self.number, rows, choice)

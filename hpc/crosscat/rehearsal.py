@@ -82,7 +82,7 @@ def time_sample(
     if search_rows:
         found = _found(data, rows, mixture, search_rows, n_views)
         search_s = time.process_time() - began
-        combining_s = _combining(data, rows, mixture, search_rows, found) if searches > 1 else 0.0
+        combining_s = _combining(data, rows, mixture, search_rows, found, searches) if searches > 1 else 0.0
         began = time.process_time()
         views.take(mixture, found, init, n_clusters)
     else:
@@ -121,15 +121,15 @@ def _found(data: Data, rows: Rows, mixture: Mixture, most: int, n_views: int) ->
     return views.found_by(views.searched(data.columns, mine, settings, 0, n_views, probe=probe if n_probes else None))
 
 
-def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views.Pilot) -> float:
-    """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for WORK_IN_ALL columns
-    of each in the table."""
+def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views.Pilot, searches: int) -> float:
+    """Return the time to combine searches, on `most` rows each: of one of the pilot's views, for as many columns as may
+    be scored."""
     n = min(len(rows), combined.MOST_ROWS * most)
-    fold, settings = combined.folds(np.random.default_rng(0), n, most), views.settings_of_search(mixture)
+    fold, settings = combined.folds(np.random.default_rng(0), n, most, searches), views.settings_of_search(mixture)
     names = frozenset(max((view.columns for view in pilot.views), key=len))
     part = rows.take(np.sort(np.random.default_rng(1).permutation(len(rows))[:n]))
     took = _seconds(lambda: combined.scored(serial(), data.columns, part, fold, settings, 0, names))
-    return took * combined.WORK_IN_ALL * len(data.columns) / len(names)
+    return took * combined.work_in_all(searches) * len(data.columns) / len(names)
 
 
 def _later(mixture: Mixture, settings: Settings, most: int) -> tuple[float, CycleInfo]:

@@ -83,7 +83,8 @@ class Sampler(Section):
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
         "searches for views per chain; the one that best predicts a tenth of the training rows (at most 3,000), "
-        "which no search uses, is kept; auto: 3, or 1 below 500 training rows",
+        "which no search uses, is kept; auto: 3, or 1 below 500 training rows, and there 2 more where it finds several "
+        "views: the greatest evidence is kept",
         f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )

@@ -14,7 +14,7 @@ from mpibayes.hpc.crosscat.start.views import Found, Pilot
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
-from tests.crosscat.test_search import names_of, table
+from tests.crosscat.test_search import LEVELS, names_of, table
 from tests.crosscat.test_searches import Data
 
 SETTINGS = Settings(seed=3, view_concentration="learn")
@@ -67,7 +67,7 @@ def test_searches_that_agree_are_not_compared(monkeypatch, n):
 
 
 def test_work_is_bounded(monkeypatch):
-    """Scores that like every change: the columns of all scored sets are at most WORK_IN_ALL times the table's."""
+    """Scores that like every change: the columns of all scored sets are at most `work_in_all` times the table's."""
     scored = []
 
     def score(alone, columns, rows, fold, settings, chain, names):
@@ -79,7 +79,7 @@ def test_work_is_bounded(monkeypatch):
     monkeypatch.setattr(combining, "scored", score)
     data = Data(*table(1, (6, 6, 6), 5))
     found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(WRONG))
-    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.WORK_IN_ALL * len(data.columns)
+    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.work_in_all(3) * len(data.columns)
     assert sorted(name for view in found.views for name in view.columns) == sorted(c.name for c in data.columns)
 
 
@@ -135,6 +135,26 @@ def test_a_column_leaves_the_view_that_every_search_gave_it():
     ties = work.known[view].ties
     assert min(ties, key=lambda of: ties[of]) == unit and abs(ties[unit]) < 0.01 < min(ties[frozenset([a])] for a in A)
     assert change in unsuggested(frozenset([view]), work.known, work.related())
+
+
+def test_a_view_of_many_clusters_scores_better_than_its_halves():
+    """Short chains from one cluster find too few clusters of so many columns: a gain of 0.001."""
+    g, n = np.random.default_rng(1), 3000
+    z, cells, names = g.integers(30, size=n), [], [f"c{i}" for i in range(8)]
+    for name in names:
+        level = g.integers(LEVELS, size=30)
+        part = np.where(g.random(n) < 0.6, g.integers(LEVELS, size=n), level[z])
+        cells.append((name, "categorical", part, None))
+    work = combining.Combining(serial(), Data(*table_from_arrays(cells)), SETTINGS, 0, 3000)
+    work.left, halves = np.inf, sets(names[:4], names[4:])
+    work.score([Change(halves, sets(names), 4)])
+    assert work.gain(halves, sets(names)) > 0.015
+
+
+@pytest.mark.parametrize("n, searches, n_folds", [(9000, 3, 2), (5000, 3, 3), (9000, 8, 5), (900, 4, 5)])
+def test_more_searches_than_by_default_are_compared_on_more_rows(n, searches, n_folds):
+    fold = combining.folds(np.random.default_rng(1), n, 3000, searches)
+    assert np.ptp(np.bincount(fold)) <= 1 and len(np.bincount(fold)) == n_folds
 
 
 @pytest.mark.quick("categorical")

@@ -109,13 +109,45 @@ def test_scores_are_those_of_the_searches_end(data):
     assert choice.scores.min() < choice.scores.max()
 
 
+@pytest.mark.parametrize("n_views, ran", [(1, [0]), (2, [0, 1, 2])])
+def test_where_a_single_search_finds_several_views_the_best_of_more_by_evidence_wins(monkeypatch, data, n_views, ran):
+    numbers = []
+
+    def search(alone, of, settings, chain, number, others, judges, *rest):
+        numbers.append(number)
+        assert len(others) == data.n_rows and not len(judges)
+        return views.Pilot([None] * n_views, (number, 0.0)), np.array([[-3.0, -1.0, -2.0][number]])
+
+    monkeypatch.setattr(searches, "_search", search)
+    monkeypatch.setattr(searches, "once", lambda finished, part, columns, run: run())
+    monkeypatch.setattr("mpibayes.hpc.parallel.tasks.rank_cores", lambda alone: 1)
+    choice = searches.best_search(serial(), data, SETTINGS, 0, 400, 4, 1, further=2)
+    assert numbers == ran and choice.best.process[0] == len(ran) // 2
+    assert not len(choice.scores) and not choice.n_judges
+
+
+def test_true_views_have_the_greatest_evidence():
+    columns, rows = table(1)
+    a, b = ([c.name for c in columns if c.name[0] == of] for of in "01")
+    noise = [c.name for c in columns if c.name.startswith("noise")]
+    few, evidence = rows.take(slice(0, 400)), []
+    for names in ([a, b, noise], [[*a, *b], noise], [[*a[1:], b[0]], [a[0], *b[1:]], noise]):
+        mixture = searches.chain_on(serial(), columns, few, SETTINGS, 0, names)
+        mixture.start("one")
+        searches.advance(mixture, 30)
+        evidence.append(searches._evidence(mixture, 1))
+    assert evidence[0] > max(evidence[1:]) + 10.0
+
+
 @pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
-def test_the_same_on_any_number_of_ranks():
+@pytest.mark.parametrize("number, further", [(3, 0), (1, 2)])
+def test_the_same_on_any_number_of_ranks(number, further):
     from mpibayes.hpc.parallel.comm import world
 
     data = Data(*table(2))
-    run = partial(searches.best_search, data=data, settings=SETTINGS, chain=1, n_rows=200, n_views=4, n_searches=3)
+    run = partial(searches.best_search, data=data, settings=SETTINGS, chain=1, n_rows=200, n_views=4)
+    run = partial(run, n_searches=number, further=further)
 
     def result_of(choice):
         views = [(view.columns, view.statistics.size.tolist()) for view in choice.best.views]
@@ -168,6 +200,7 @@ def test_ahead_in_words():
     assert searches.ahead_in_words(2520, 3000, 4).endswith("4, on 2,041 rows each")
     assert searches.ahead_in_words(2520, 3000, 1).endswith("1, on 2,268 rows")
     assert searches.ahead_in_words(9000, 3000, 4).endswith("4, on 3,000 rows each")
+    assert searches.ahead_in_words(400, 400, 1, further=2).endswith("1, on 400 rows, and 2 more if it finds several")
 
 
 def test_of_chains_in_words():

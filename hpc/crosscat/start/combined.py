@@ -3,10 +3,11 @@
 Searches differ in where whole groups of columns are, by less than a tenth of a nat per row. A few hundred judges cannot
 tell that from chance, so each chain would keep the views of its luckiest search, and whole groups do not move later.
 The score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds,
-and a short chain on the other folds predicts each. The chain starts from the disjoint sets of all columns with the
-greatest sum. Candidates are the views of all searches, changes on which searches disagree, and then changes that no
-search made. Since all rows are scored, chains of one table find the same views more often. A start is not a draw, so
-exactness is not affected.
+and a short chain on the other folds predicts each. The chain begins with random clusters: from one cluster it would
+find too few for large sets, and favour small ones. Views start from the disjoint sets of all columns with the greatest
+sum. Candidates are the views of all searches, changes on which searches disagree, and then changes that no search made.
+Since all rows are scored, chains of one table find the same views more often. A start is not a draw, so exactness is
+not affected.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.searches import Choice
+from mpibayes.hpc.crosscat.start.strategy import SEARCHES, clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
@@ -34,15 +36,14 @@ from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.rows import Column, Rows
 
 MOST_ROWS = 3  # scored rows relative to a search's: 2 folds if each chain then has as many rows as a search, else 3
+FOLDS = 5  # after more searches than by default: close views need the rows, in four times the work
 BURN_IN_CYCLES, CYCLES_PER_STATE = 12, 4  # of a chain; it then runs as long again, and its states count
-WORK = 3.0  # most columns in scored sets, relative to the table's, for changes on which searches disagree
+WORK = 3.0  # most columns in scored sets, relative to the table's, where searches differ; as many as searches, if more
 WORK_BEYOND = 2.0  # the same for changes that no search made
-WORK_IN_ALL = WORK + 1.0 + WORK_BEYOND  # including the views in between
 LOOSE_PER_ROW = 0.1  # most information of a view's other columns about a unit that may leave, in nats
 MOST_CELLS = 2_000_000  # for that information: rows times units, squared
 MAX_ROUNDS = 6
-MIN_GAIN_PER_ROW = 3e-3  # of a change, in nats
-MIN_GAIN_BEYOND_PER_ROW = 0.02  # of a change that no search made, except joining views: short chains favour small sets
+MIN_GAIN_PER_ROW = 5e-3  # of a change, in nats
 
 Set = frozenset[str]  # names of a view's columns
 
@@ -58,11 +59,6 @@ class Change:
     @property
     def merges(self) -> bool:
         return len(self.after) == 1
-
-    @property
-    def joins(self) -> bool:
-        """True if there are fewer sets after the change."""
-        return len(self.after) < len(self.before)
 
 
 @dataclass(frozen=True)
@@ -98,12 +94,14 @@ class Related:
 class Combining:
     """Sets of columns scored so far, in a chain's start. known: these sets; left: columns that may still be scored."""
 
-    def __init__(self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int):
+    def __init__(
+        self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_searches: int = SEARCHES
+    ):
         stream = generator(settings.seed, Purpose.COMBINED, chain=chain)
         n = min(data.n_rows, MOST_ROWS * n_rows)
         places = np.sort(stream.choice(data.n_rows, n, replace=False))
         (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
-        self.fold = folds(stream, n, n_rows)
+        self.fold = folds(stream, n, n_rows, n_searches)
         self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
         self.known: dict[Set, Scored] = {}
@@ -152,18 +150,18 @@ def combined(
     of_search = [frozenset(frozenset(view.columns) for view in pilot.views) for pilot in pilots]
     if len(set(of_search)) < 2:
         return choice.best, 0.0
-    work, now = Combining(comm, data, settings, chain, n_rows), of_search[best]
+    work, now = Combining(comm, data, settings, chain, n_rows, len(pilots)), of_search[best]
     related = work.related()
 
     def by_searches(now: frozenset[Set]) -> list[Change]:
         changes = sorted(suggested(now, of_search), key=lambda c: (c.merges, -c.size / max(work.cost(c), 1), _key(c)))
         return [*changes, *divided(now, related.tree), *(Change(now, views, 0) for views in of_search)]
 
-    now, gain = climbed(work, now, by_searches, WORK, MIN_GAIN_PER_ROW)
+    now, gain = climbed(work, now, by_searches, max(WORK, len(pilots)))
     work.left = len(work.columns)
     work.score([Change(now, frozenset(), 0)])
     beyond = partial(unsuggested, known=work.known, related=related)
-    now, more = climbed(work, now, beyond, WORK_BEYOND, MIN_GAIN_BEYOND_PER_ROW)
+    now, more = climbed(work, now, beyond, WORK_BEYOND)
     gain += more
     place = {column.name: i for i, column in enumerate(data.columns)}
     found = {names: scored.found for names, scored in work.known.items()}
@@ -173,13 +171,9 @@ def combined(
 
 
 def climbed(
-    work: Combining,
-    now: frozenset[Set],
-    proposed: Callable[[frozenset[Set]], Sequence[Change]],
-    most: float,
-    min_gain: float,
+    work: Combining, now: frozenset[Set], proposed: Callable[[frozenset[Set]], Sequence[Change]], most: float
 ) -> tuple[frozenset[Set], float]:
-    """Make the proposed changes that raise the score by more than min_gain, the best ones first, until none does or
+    """Make the proposed changes that raise the score by more than MIN_GAIN_PER_ROW, best ones first, until none does or
     `most` columns a column of the table are scored; return the views and their gain, in nats a row. Collective."""
     work.left, gain = most * len(work.columns), 0.0
     for _ in range(MAX_ROUNDS):
@@ -187,8 +181,7 @@ def climbed(
         new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
         ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
         for more, c in ranked:
-            least = MIN_GAIN_PER_ROW if changes[c].joins else min_gain
-            if more > least and changes[c].before <= left:
+            if more > MIN_GAIN_PER_ROW and changes[c].before <= left:
                 now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
         if not new and left == now:
             break
@@ -254,9 +247,14 @@ def _related(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Set
     return Related(tree, [frozenset(names) for names in units], between)
 
 
-def folds(stream: np.random.Generator, n: int, n_rows: int) -> np.ndarray:
+def work_in_all(n_searches: int) -> float:
+    """Return the most columns that are scored to combine n_searches, relative to the table's."""
+    return max(WORK, n_searches) + 1.0 + WORK_BEYOND  # the views in between count 1
+
+
+def folds(stream: np.random.Generator, n: int, n_rows: int, n_searches: int) -> np.ndarray:
     """Deal n rows to folds; n_rows: most rows of a search."""
-    return stream.permutation(n) % (2 if n >= 2 * n_rows else 3)
+    return stream.permutation(n) % (FOLDS if n_searches > SEARCHES else 2 if n >= 2 * n_rows else 3)
 
 
 def scored(
@@ -270,8 +268,9 @@ def scored(
     cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
     result = np.empty(len(fold))
     for f in range(fold.max() + 1):
-        mixture = chain_on(alone, renumbered(columns), cells.take(np.flatnonzero(fold != f)), settings, chain)
-        mixture.start("one")
+        others = cells.take(np.flatnonzero(fold != f))
+        mixture = chain_on(alone, renumbered(columns), others, settings, chain)
+        mixture.start("random", clusters_at_random(len(others)))
         unseen, states = cells.take(np.flatnonzero(fold == f)), []
         advance(mixture, BURN_IN_CYCLES)
         for _ in range(BURN_IN_CYCLES // CYCLES_PER_STATE):

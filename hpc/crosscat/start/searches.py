@@ -23,8 +23,10 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start import newcomers
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.evidence import log_evidence
 from mpibayes.hpc.crosscat.start.once import once
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_new_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.subsample import IDLE
@@ -65,11 +67,14 @@ class Choice:
     found: Sequence[Pilot] = ()
 
 
-def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None = None, goal: str = "views") -> str:
+def ahead_in_words(
+    n_rows: int, most: int, n_searches: int, judges: int | None = None, goal: str = "views", further: int = 0
+) -> str:
     """Describe searches about to begin, each on at most `most` of the training rows that do not judge. judges: their
-    number, if they are new rows. goal: what is looked for."""
+    number, if they are new rows. goal: what is looked for. further: see `best_search`."""
     rows = rows_of_search(n_rows, most, n_judges(n_rows, n_searches) if judges is None else judges)
-    return f"searches for {goal}: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
+    more = f", and {further} more if it finds several" if further else ""
+    return f"searches for {goal}: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}{more}"
 
 
 def kept_in_words(n_searches: int, finished: Finished | None) -> str:
@@ -80,13 +85,14 @@ def kept_in_words(n_searches: int, finished: Finished | None) -> str:
 
 def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int,
-    present: Present | None = None, finished: Finished | None = None,
+    present: Present | None = None, finished: Finished | None = None, further: int = 0,
 ) -> Choice:  # fmt: skip
     """Return the best of n_searches, on every rank. Collective. Raises Stopped if the program is asked to stop.
 
     n_rows: most rows of each search, fewer if the judges leave fewer; n_views: groups of columns from which it starts;
     present: views of the chain, which are judged by new rows after cycles on the rows of the best search. finished:
-    searches of earlier starts of this chain, which are not repeated; those of this start are added.
+    searches of earlier starts of this chain, which are not repeated; those of this start are added. further: searches
+    added to a single one that finds several views; the evidence for their views on all rows chooses.
     """
     unseen, n = np.arange(data.n_rows), n_judges(data.n_rows, n_searches)
     if present is not None:
@@ -98,12 +104,16 @@ def best_search(
     alone = serial(comm.asked_to_stop)
     searches = [
         partial(_search, alone, data, settings, chain, number, others, judges, n_rows, n_views)
-        for number in range(n_searches)
+        for number in range(n_searches + further)
     ]
     tasks = [partial(once, finished, str(number), data.columns, search) for number, search in enumerate(searches)]
-    result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}", "search")
+    what = f"find views on samples of {counted(n_rows, 'row')}", "search"
+    result = run_all(comm, tasks[:n_searches], *what)
     if not len(judges):
-        return Choice(result[0][0], np.zeros(0), 0)
+        if further and len(result[0][0].views) > 1:
+            result += run_all(comm, tasks[n_searches:], *what)
+        best, _ = max(result, key=lambda of: of[1].sum())
+        return Choice(best, np.zeros(0), 0)
     scores = np.array([score.mean() for _, score in result])
     best = int(np.argmax(scores))
     gain = None
@@ -119,7 +129,8 @@ def _search(
     alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
     n_rows: int, n_views: int,
 ) -> tuple[Pilot, np.ndarray]:  # fmt: skip
-    """Run one search on a sample of the `others`; return its result, and the log density of each judge."""
+    """Run one search on a sample of the `others`; return its result, and the log density of each judge, or without
+    judges the log evidence for its views and for which columns they have, (1,)."""
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
     mine, probed, unseen = rows_of(data, [np.sort(sample[:n]), sample[n:], judges])
     settings = replace(settings, seed=seed)
@@ -129,7 +140,7 @@ def _search(
         advance(mixture, CYCLES_OF_CLUSTERS)
     else:
         mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
-    return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.zeros(0)
+    return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.array([_evidence(mixture, seed)])
 
 
 def _go_on(
@@ -167,6 +178,13 @@ def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -
 def _log_density(mixture: Mixture, unseen: Rows) -> np.ndarray:
     """Return the log density of rows that a chain has not seen, (n,)."""
     return Density(densities(mixture.views, mixture.linking.codings), mixture.places).log_density(unseen)
+
+
+def _evidence(mixture: Mixture, seed: int) -> float:
+    """Estimate the log evidence for views and their columns."""
+    stream = generator(seed, Purpose.JUDGES)
+    law = float(log_eppf(np.bincount(mixture.view_of_unit), *mixture.process))
+    return law + sum(log_evidence(view, stream) for view in mixture.views)
 
 
 def _renumbered(z: np.ndarray) -> np.ndarray:

@@ -138,6 +138,11 @@ def searches(config: Config, n_rows: int) -> int:
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
+def further_searches(config: Config, n_rows: int) -> int:
+    """Return the number of searches added to a single one that finds several views, where judges would be too few."""
+    return SEARCHES - 1 if searches(config, n_rows) == 1 and n_rows < MIN_ROWS_JUDGED else 0
+
+
 def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
     """Return the number of searches with which a chain compares itself after growth by n_new rows: none if it had none
     at the start, or if judges would be too few; none of a mixture if a sample would show little of its clusters."""
