@@ -220,6 +220,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         outcome=outcome,
         heldout=n_heldout,
         searches=searches,
+        further=strategy.further_searches(config, data.n_rows) if several else 0,
     )
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)

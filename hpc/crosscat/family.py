@@ -107,7 +107,8 @@ class Family:
         }
         if config.of(Model).has_views:
             values["sampler"] |= {"init_views": strategy.views_at_first(config)}
-            values["sampler"] |= {"searches": strategy.searches(config, n_training)}
+            if not strategy.further_searches(config, n_training):  # "auto" also says that more may follow
+                values["sampler"] |= {"searches": strategy.searches(config, n_training)}
         if strategy.annealing(config, n_training) is not None:
             values["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
         return values

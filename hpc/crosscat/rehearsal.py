@@ -60,13 +60,14 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 def time_sample(
     data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = OFTEN, n_views: int = 0,
-    search_rows: int = 0, outcome: Columns | None = None, heldout: int = 0, searches: int = 1,
+    search_rows: int = 0, outcome: Columns | None = None, heldout: int = 0, searches: int = 1, further: int = 0,
 ) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, with all of them at once, and time cycles of the real sampler.
 
     cycles: most first cycles. n_views: number of views that its columns are dealt to; 0: all stay together.
-    search_rows: rows of a search for views; 0: none. searches: their number; several are combined. outcome: the
-    outcome's columns, with the same rows. heldout: number of rows that each cycle scores.
+    search_rows: rows of a search for views; 0: none. searches: their number; several are combined. further: number of
+    those that follow where one finds several views. outcome: the outcome's columns, with the same rows. heldout: number
+    of rows that each cycle scores.
     """
     most = strategy.SEARCH_ROWS if n_views else SAMPLE_ROWS
     rows = sample_rows(data, most)
@@ -81,7 +82,7 @@ def time_sample(
     began = time.process_time()
     if search_rows:
         found = _found(data, rows, mixture, search_rows, n_views)
-        search_s = time.process_time() - began
+        search_s = (time.process_time() - began) * (1 + further * (len(found.views) > 1))
         combining_s = _combining(data, rows, mixture, search_rows, found, searches) if searches > 1 else 0.0
         began = time.process_time()
         views.take(mixture, found, init, n_clusters)

@@ -139,8 +139,9 @@ def searches(config: Config, n_rows: int) -> int:
 
 
 def further_searches(config: Config, n_rows: int) -> int:
-    """Return the number of searches added to a single one that finds several views, where judges would be too few."""
-    return SEARCHES - 1 if searches(config, n_rows) == 1 and n_rows < MIN_ROWS_JUDGED else 0
+    """Return the number of searches added by default to a single one that finds several views, where judges would be
+    too few."""
+    return SEARCHES - 1 if config.of(Sampler).searches == "auto" and n_rows < MIN_ROWS_JUDGED else 0
 
 
 def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
@@ -263,6 +264,8 @@ def views_in_words(config: Config, n_rows: int, n_columns: int) -> str:
     if not sample:
         return counted(n_views, "random view")
     by = "a search" if n == 1 else f"the best of {n} searches"
+    if more := further_searches(config, n_rows):
+        by += f" (of {n + more} if it finds several)"
     rows = rows_of_search(n_rows, sample, n_judges(n_rows, n))
     return f"views from {by} on {rows:,} rows, {'each ' * (n > 1)}starting from at most {counted(n_views, 'view')}"
 
