@@ -128,7 +128,8 @@ static void FN(refresh_contexts)(tail_t *t, int64_t from, int64_t to, const uint
     FN(of_prior_t) of_prior = {-1.0, -1.0, 0};
     for (int64_t c = 0; c < t->n_codes; c++) {
         if (t->contexts[c] < 2) continue;
-        int64_t rows = FN(context_rows)(t, c);
+        int64_t rows = FN(context_rows)(t, c), blank = t->offsets[c + 1] - 1;
+        memset(t->table + blank * stride + from, 0, (to - from) * sizeof(float)); /* whatever rows its context has */
         for (int64_t first = t->offsets[c]; first < t->offsets[c + 1]; first += rows) {
             if (met && !memchr(met + first, 1, rows - 1)) continue;
             for (int64_t slot = from; slot < to; slot += 8) {

@@ -8,6 +8,7 @@ changes nothing: a row's step sees the state left by the steps before it. Equati
 
 from __future__ import annotations
 
+from copy import copy
 from math import inf, isnan, lgamma, log
 
 import numpy as np
@@ -149,6 +150,12 @@ class Instantiated:
         self.vector_location, self.vector_factor = vector_location, vector_factor
         self.vector_constant = vector_constant
         self.spell_start, self.spell_hazard = spell_start, spell_hazard
+
+    def all_free(self):
+        """Return the same clusters, of which every row may enter any."""
+        result = copy(self)
+        result.free, result.anchors = self.n, []
+        return result
 
     def log_weight_of(self, k, row, prior):
         score = float(self.log_weight[k])

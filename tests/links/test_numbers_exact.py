@@ -4,6 +4,9 @@ column, and one with an atom, on any number of shards and ranks.
 As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of five tests.
 """
 
+import os
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
@@ -75,6 +78,16 @@ def test_wrong_programs_are_rejected(wrong):
 def test_a_number_that_is_apart_from_its_atoms_makes_circles():
     with program.numbers_apart_from_their_atoms(), pytest.raises(KeyError):
         judged(serial(), "atom", 1, 50)
+
+
+def test_no_table_is_read_before_it_is_written():
+    """The first law again, where fresh memory is NaN; if rows of missing cells stay as they are, its third cycle fails."""
+    law = f"{__file__}::{test_joint_law_of_rows_and_links.__name__}[real-1]"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", law]
+    done = subprocess.run(
+        command, env=os.environ | {"MPIBAYES_POISON": "1"}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def history(comm, name: str, n_shards: int):
