@@ -81,7 +81,7 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
 
 
 def test_no_table_is_read_before_it_is_written():
-    """The first law again, with NaN in fresh memory; its third cycle fails if rows of missing cells stay as they are."""
+    """The first law again, with NaN in fresh memory; cycle 3 fails if rows of missing cells stay as they are."""
     law = f"{__file__}::{test_joint_law_of_rows_and_links.__name__}[real-1]"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", law]
     done = subprocess.run(
