@@ -17,7 +17,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.data.events import missing
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.new_rows import rows_of
@@ -72,7 +71,7 @@ def predicted(asking: Asking, new, name: str):
     """(recorded values, distributions) of the rows that have the cell, given all else."""
     column = asking.conditions.column(name)
     x = getattr(new.rows, column.block)[:, column.index]
-    there = np.flatnonzero(~missing(column, x))
+    there = np.flatnonzero(~column.is_missing(x))
     known = asking.known(new.rows).without([name]).take(there)
     for rows, d in asking.distributions(name, known, 256):
         yield x[there[rows]], d
