@@ -5,7 +5,8 @@ Survey (cps.py). Samples are drawn from it with replacement, 30 % of the cells o
 given two complete ones (sex and log density; children and log property tax), and filled in again. Intervals of 95 %
 should have the population's shares of levels, of pairs of levels, means, and the slopes of a linear and a logistic
 regression 95 times in 100; squared errors are in variances of the complete sample. A worst bias is of the share or
-slope that completion moves most, on average over samples, in standard errors of the complete sample.
+slope that completion moves most, on average over samples, in standard errors of the complete sample. The width is the
+intervals' standard error over the root mean squared error: more than 1 where intervals are too wide.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
     ... --cps cps.csv.gz --rows 10000 --methods links-learned,miceforest --peers ENVIRONMENT/bin/python
@@ -17,10 +18,12 @@ the fifth of the density, and "crossed+age" links the age with the marital statu
 the density itself, by its bins, for its fifths; "banded" has bands of the age as a further column, on which most others
 depend, and "reversed" has tenure with them, and the fifth of the density below tenure; "tied" is "reversed" with the
 marital status on the tenure in place of the sex; "links-learned" and so on have learned bases; "mixture-calibrated",
-"links-learned-calibrated" and so on calibrate the copies. "mice" is R's with trees (package rpart), "mice-default" with
-its default methods (package nnet); the package miceforest (with lightgbm 4.5) is in the Python of --peers. --rule none
-takes cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE
-keeps what was made of each sample, and goes on from there: from lines of equal --seed, --rule and --chains.
+"links-learned-calibrated" and so on calibrate the copies; "mixture-posterior" and so on have the posterior of what is
+estimated: it is computed from a synthetic table of each of 20 draws, without Rubin's rules. "mice" is R's with trees
+(package rpart), "mice-default" with its default methods (package nnet); the package miceforest (with lightgbm 4.5) is
+in the Python of --peers. --rule none takes cells out completely at random; --population mixture has rows of a mixture
+in place of the records. --keep FILE keeps what was made of each sample, and goes on from there: from lines of equal
+--seed, --rule and --chains.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import acs
 import cps
@@ -41,6 +45,7 @@ import numpy as np
 import pandas as pd
 from acs import ACS, LEVELS, Levels, Study
 from cps import CPS
+from scipy.special import stdtrit
 
 import mpibayes as mb
 
@@ -64,6 +69,8 @@ SHARES = "margins", "strong pairs", "other pairs"
 NUMBERS = "means", "linear", "logistic"  # estimates that come with their variances
 GROUPS = *SHARES, *NUMBERS
 CALIBRATED = "-calibrated"  # at the end of a method: `complete --calibrate`
+POSTERIOR = "-posterior"  # likewise: synthetic tables in place of copies
+TABLES, ROWS = 20, 20_000  # of these
 BANDS = [-1, 15, 30, 45, 62, 200]  # of the age, column AGEB
 MICE = """
 suppressMessages(library(mice))
@@ -149,7 +156,8 @@ def by_mpibayes(study: Study, place: Path, method: str, args, seed: int) -> list
     from mpibayes.hpc.results.complete import complete
     from mpibayes.terminal import Console
 
-    name, calibrate = method.removesuffix(CALIBRATED), method.endswith(CALIBRATED)
+    name, calibrate = method.removesuffix(CALIBRATED).removesuffix(POSTERIOR), method.endswith(CALIBRATED)
+    posterior = method.endswith(POSTERIOR)
     method, _, base = name.partition("-")
     family, links = ("mixture", study.links[method]) if method in study.links else (method, "none")
     of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
@@ -171,6 +179,10 @@ def by_mpibayes(study: Study, place: Path, method: str, args, seed: int) -> list
         more = ["--schema", "schema.toml"]
     for words in (["import", "t.csv", "t.h5", *more], ["run", "run.toml", "-o", "run"]):
         subprocess.run([*command, *words], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    if posterior:
+        tables = ["--rows", str(ROWS), "--copies", str(TABLES), "--missing", "none", "-o", "synthetic"]
+        subprocess.run([*command, "synthesize", "run", *tables], cwd=place, check=True, stderr=subprocess.DEVNULL)
+        return [pd.read_csv(place / "synthetic" / f"synthetic-{i}.csv") for i in range(1, 1 + TABLES)]
     with open(os.devnull, "w") as nowhere:
         more = {"copies": args.copies, "calibrate": calibrate, "console": Console(file=nowhere)}
         done = complete(place / "run", None, place / "copies", **more)
@@ -200,10 +212,14 @@ def by_single(study: Study, table: pd.DataFrame) -> list[pd.DataFrame]:
     return [pd.DataFrame(filled)] * 2
 
 
-def judge(copies: list[dict], sample: dict, truth: dict, n: int) -> dict[str, dict[str, list[float]]]:
+def judge(
+    copies: list[dict], sample: dict, truth: dict, n: int, posterior: bool = False
+) -> dict[str, dict[str, list[float]]]:
     """For each question of a group, shares of at least 20 rows: whether the interval of all copies covers the
-    truth, the squared error in variances of the complete sample, and the distance from that sample's estimate in
-    standard errors."""
+    truth, the squared error in variances of the complete sample, the distance from that sample's estimate in
+    standard errors, and that of the interval in them.
+
+    posterior: the copies are synthetic tables of ROWS rows, each of a draw of what is estimated."""
     out = {}
     for group in GROUPS:
         t, of_numbers = truth[group], group in NUMBERS
@@ -214,13 +230,23 @@ def judge(copies: list[dict], sample: dict, truth: dict, n: int) -> dict[str, di
             part = part * truth["n"] / n
         else:
             u, part = q * (1.0 - q) / n, t * (1.0 - t) / n
-        p = mb.pool(q, u, n=n)
+        p = of_posterior(q, u if of_numbers else u * n / ROWS, truth["n"]) if posterior else mb.pool(q, u, n=n)
         figures = {
-            "covers": (p.low < t) & (t < p.high), "error": (p.estimate - t) ** 2 / part,
+            "covers": (p.low < t) & (t < p.high), "se": p.se / np.sqrt(part), "error": (p.estimate - t) ** 2 / part,
             "shift": (p.estimate - sample[group][here]) / np.sqrt(part),
         }  # fmt: skip
         out[group] = {name: [round(float(x), 3) for x in of] for name, of in figures.items()}
     return out
+
+
+def of_posterior(q: np.ndarray, u: np.ndarray, n: int) -> SimpleNamespace:
+    """Intervals of the estimates q (M, p) of M synthetic tables: their variance, less what their rows add to the draw
+    of the parameters, with that of a population of n rows about its parameters."""
+    m = len(q)
+    total = (1.0 + 1.0 / m) * q.var(axis=0, ddof=1) - u.mean(axis=0) * (1.0 - ROWS / n)
+    estimate, se = q.mean(axis=0), np.sqrt(np.maximum(total, 0.0))
+    half = stdtrit(m - 1, 0.975) * se
+    return SimpleNamespace(estimate=estimate, se=se, low=estimate - half, high=estimate + half)
 
 
 def main() -> None:
@@ -268,12 +294,13 @@ def main() -> None:
                     else by_mpibayes(study, place, method, args, 1 + sample)
                 )  # fmt: skip
                 line = {**settings, "sample": sample, "method": method, "seconds": round(cpu() - before, 1)}
-            lines.append(line | judge([estimates(study, c) for c in copies], estimates(study, table), truth, args.rows))
+            of_copies, of_table = [estimates(study, c) for c in copies], estimates(study, table)
+            lines.append(line | judge(of_copies, of_table, truth, args.rows, method.endswith(POSTERIOR)))
             if args.keep:
                 with args.keep.open("a") as file:
                     print(json.dumps(lines[-1]), file=file)
     print(f"{args.rows:,} rows, {args.copies} copies, {args.chains} chains of {args.cycles} cycles")
-    print("coverage of 95 % intervals, % (standard error over samples) / mean squared error / worst bias")
+    print("coverage of 95 % intervals, % (standard error over samples) / mean squared error / worst bias / width")
     for method in methods:
         print(summary(method, [line for line in lines if line["method"] == method]), flush=True)
 
@@ -286,7 +313,9 @@ def summary(method: str, lines: list[dict]) -> str:
         )
         chance = covers.mean(axis=1).std(ddof=1) / np.sqrt(len(lines)) if len(lines) > 1 else np.nan
         worst = np.abs(shift.mean(axis=0)).max()
-        words.append(f"{group}: {100 * covers.mean():.1f} ({100 * chance:.1f}) / {error.mean():.2f} / {worst:.1f}")
+        width = np.mean([np.square(line[group].get("se", np.nan)) for line in lines]) / error.mean()
+        figures = f"{error.mean():.2f} / {worst:.1f} / {width**0.5:.2f}"
+        words.append(f"{group}: {100 * covers.mean():.1f} ({100 * chance:.1f}) / {figures}")
     return "  ".join([*words, f"CPU s: {np.mean([line['seconds'] for line in lines]):.0f}"])
 
 
