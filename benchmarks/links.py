@@ -7,6 +7,8 @@ core.
     python benchmarks/links.py views FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py independent --out OUT [--seeds 10]
     python benchmarks/links.py same FILE.h5 ... --out OUT
+    python benchmarks/links.py schedules FILE.h5 ... --out OUT [--seeds 2]
+    mpirun -n 2 python benchmarks/links.py ranks FILE.h5 ... --out OUT [--cycles 120]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training rows alone, as in published
 scores, or with --valid the validation rows too, scored on all test rows. tables: imported tables; a tenth of the rows
@@ -20,6 +22,12 @@ with links and one without, by turns; all but the first hundred are scored. "los
 links, as a share, in all cycles and in those.
 same: a cycle with links beside one without, from the same labels, those of a chain with links after 150 cycles; without
 splits and merges, so that clusters stay about as many; and a draw of links, later one in 1,000 cycles.
+schedules: chains of 1,000 cycles that draw links as by default, and others that do so every 100 cycles, of seeds from 1
+on; scored are the second half of 300 cycles, and that of all. For pairs of chains: links in common, adjusted Rand index
+at the end.
+ranks: cycles of a chain with links on one rank while the others sleep, of one on each rank at once, which is what the
+machine allows, and of one on all ranks together, by turns. Timed are the second half of the first cycles (splits and
+merges in each), and as many after cycle 1,000. "of": T1 / (n Tn), median.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
@@ -31,9 +39,11 @@ import json
 import lzma
 import time
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from outcome_ranks import seconds
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
@@ -44,12 +54,15 @@ from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data, HeldOutRows
 from mpibayes.hpc.data.shapes import fit_shapes
 from mpibayes.hpc.links import moves
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.comm import serial, world
+from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.io.table import Table, table_from_arrays
 
 BINARY = ("nltcs", "plants", "jester", "baudio", "bnetflix", "accidents", "pumsb_star", "dna", "mushrooms")
 EVERY = 5  # cycles between two draws that are scored
 MORE = "forest of lines", "forest of bins", "forest of levels"
+AT = 300, 1000  # cycles at which schedules of draws are compared
+SCHEDULES = {"default": (moves.FIRST, moves.LATER), "every 100": ((3, 10, 25, 50, 75), 100)}
 SEARCHED, GROUPS = 3_000, 16  # rows that a search for views has, and groups of columns that it starts with
 
 
@@ -217,9 +230,67 @@ def same_labels(columns, rows) -> dict:
     }  # fmt: skip
 
 
+def by_schedule(columns, rows, held, n: int) -> dict:
+    """Scores, links and agreement of n chains by the schedule of draws that is set in `moves`."""
+    found, links, labels = {f"{what}_{at}": [] for at in AT for what in ("score", "links", "common", "ari")}, {}, {}
+    for seed in range(1, n + 1):
+        of = Settings(seed=seed, links="forest")
+        mixture = Mixture(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), of)
+        mixture.start("one")
+        for at in AT:
+            scorer = HeldOut(serial(), HeldOutRows(len(held), {0: held}))
+            while mixture.cycles < at:
+                mixture.cycle()
+                if mixture.cycles > at / 2 and mixture.cycles % EVERY == 0:
+                    where = mixture.views, mixture.places
+                    _, score = scorer.score(*where, average=True, codings=mixture.linking.codings)
+            parents = enumerate(mixture.linking.coding.parents.tolist())
+            links.setdefault(at, []).append({frozenset(pair) for pair in parents if pair[1] != -1})
+            labels.setdefault(at, []).append(np.concatenate(mixture.view.z))
+            found[f"score_{at}"].append(score)
+            found[f"links_{at}"].append(len(links[at][-1]))
+    for at in AT:
+        found[f"common_{at}"] = [len(a & b) for a, b in combinations(links[at], 2)]
+        found[f"ari_{at}"] = [float(similarity(a, b)[0]) for a, b in combinations(labels[at], 2)]
+    return found
+
+
+def on_ranks(comm, columns, rows, links: str, cycles: int) -> dict | None:
+    """Times of a cycle on one rank and on all, from the same state; None off root."""
+    of = Settings(seed=1, links=links)
+    chains = [
+        Mixture(where, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), of)
+        for where in (serial(), serial(), comm)
+    ]
+    for mixture in chains:
+        mixture.start("one")
+    took = np.zeros((2 * cycles, len(chains)))
+    for i in range(len(took)):
+        for mixture in chains:
+            mixture.cycles = max(mixture.cycles, moves.LATER) if i == cycles else mixture.cycles
+        for way in np.roll(range(len(chains)), i):
+            took[i, way] = seconds(comm, chains[way] if way or comm.rank == 0 else None)
+    labels = [comm.collect(np.concatenate([*mixture.view.z, np.zeros(0, np.int32)])) for mixture in chains[1:]]
+    parents = [mixture.linking.coding.parents for mixture in chains[1:]]
+    if comm.rank:
+        return None
+    assert np.array_equal(labels[0][0], np.concatenate(labels[1])) and np.array_equal(*parents), "the chains differ"
+    found = {
+        "ranks": comm.size, "rows": len(rows), "clusters": len(chains[-1].view.sizes()), "cycles": cycles,
+        "n_links": int((parents[1] != -1).sum()),
+    }  # fmt: skip
+    for name, (one, each, whole) in {"first": took[cycles // 2 : cycles].T, "later": took[cycles:].T}.items():
+        found |= {
+            f"{name}, ms, one": 1e3 * float(np.median(one)), f"{name}, ms, all": 1e3 * float(np.median(whole)),
+            f"{name}, of one": float(np.median(one / (comm.size * whole))),
+            f"{name}, of what the machine allows": float(np.median(each / (comm.size * whole))),
+        }  # fmt: skip
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["binary", "tables", "views", "independent", "same"])
+    parser.add_argument("what", choices=["binary", "tables", "views", "independent", "same", "schedules", "ranks"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tables", nargs="*", default=BINARY)
@@ -231,6 +302,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--cycles", type=int, default=120)
     given = parser.parse_args()
     if given.what == "independent":
         for seed in range(1, given.seeds + 1):
@@ -243,6 +315,17 @@ def main() -> None:
             columns, rows, _ = table
             columns = [replace(c, cuts=c.cuts if not c.line and not c.child else ()) for c in columns]
             write(given.out, name, {"rows": len(rows), **same_labels(columns, rows)})
+            continue
+        if given.what in ("schedules", "ranks"):
+            columns, rows, held = table
+            columns = [replace(c, cuts=c.cuts if not c.line and not c.child else ()) for c in columns]
+            for links in (given.links or ["forest"]) if given.what == "ranks" else ():
+                if found := on_ranks(world(), columns, rows, links, given.cycles):
+                    write(given.out, name, {"links": links, **found})
+            if given.what == "ranks":
+                continue
+            for name_of, (moves.FIRST, moves.LATER) in SCHEDULES.items():
+                write(given.out, name, {"schedule": name_of, **by_schedule(columns, rows, held, given.seeds)})
             continue
         several = given.what == "views"
         for links in given.links or ("none", "forest", *{"tables": MORE, "views": MORE[::2]}.get(given.what, ())):

@@ -115,3 +115,20 @@ def test_rows_of_the_sample(tmp_path, family, n_rows, keys, of_search, of_cluste
     resolved = config.changed("sampler", init=strategy.initial(config, n_rows), init_rows=of_search)
     words = strategy.start_in_words(resolved, n_rows, 10)
     assert (f"in clusters found on a sample of {of_clusters:,}" in words) == (of_clusters > 0)
+
+
+@pytest.mark.parametrize(
+    "keys, n_rows, init",
+    [
+        ("", 9_000, "random"),
+        ('links = "forest"', 9_000, "one"),
+        ('links = "forest"\nlines = ["x", "y"]', 9_000, "random"),
+        ('links = [["a", "b"]]', 9_000, "random"),
+        ('links = "forest"', 30_000, "random"),
+        ('links = "forest"\nlikelihood = false', 9_000, "random"),
+    ],
+)
+def test_a_mixture_that_learns_links_without_lines_starts_from_one_cluster(tmp_path, keys, n_rows, init):
+    """Among random clusters links between columns with levels are not found."""
+    (tmp_path / "run.toml").write_text(f'[data]\ntable = "t.h5"\n[model]\nfamily = "mixture"\n{keys}\n')
+    assert strategy.initial(load(tmp_path / "run.toml"), n_rows) == init

@@ -2,8 +2,10 @@
 count.
 
 `auto` starts from many random clusters, of which most soon empty. One cluster, divided by moves, would leave a cluster
-of several kinds of rows for thousands of cycles: dividing it in two gains nothing while the two share the kinds. On a
-large table every chain starts from the clusters of a sample of its own (sample.py).
+of several kinds of rows for thousands of cycles: dividing it in two gains nothing while the two share the kinds. But
+learned links between columns with levels pay for their tables in every cluster: among many clusters few are found, and
+clusters then stand in for the others. A mixture with such links, and no lines, starts from one. On a large table every
+chain starts from the clusters of a sample of its own (sample.py).
 `anneal` starts from a few rows and adds the others by `anneal.schedule`. `sequential+gibbs` seats all rows one by one,
 and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the strategies of
 Obermeyer, Glidden & Jonas 2014, section 2.4.
@@ -79,10 +81,18 @@ def initial(config: Config, n_rows: int) -> str:
     if sampler.init != "auto":
         return sampler.init
     if sampler.strategy == "auto":
-        return "random"
+        return "one" if _learns_from_one(config, n_rows) else "random"
     if sampler.strategy == "prior+gibbs" or (sampler.strategy == "anneal" and config.of(Anneal).schedule == "constant"):
         return "prior"
     return "sequential"
+
+
+def _learns_from_one(config: Config, n_rows: int) -> bool:
+    """True if a chain starts from one cluster by default: in a mixture that learns links, none of them a line, on a
+    table too small for a sample."""
+    model = config.of(Model)
+    forest = model.parents == "forest" and not model.lined
+    return forest and model.likelihood and not model.has_views and n_rows < MIN_ROWS_SAMPLED
 
 
 def random_clusters(config: Config, n_rows: int) -> int:
