@@ -118,6 +118,7 @@ def measured(
     seed: int,
     several: bool = False,
     base: str = "uniform",
+    start: str = "one",
 ) -> tuple[dict, np.ndarray]:
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half; and the log density of
     each held-out row, averaged over draws."""
@@ -134,7 +135,7 @@ def measured(
         result = views.searched(columns, rows.take(subset), views.settings_of_search(mixture), 0, GROUPS)
         views.follow(mixture, views.found_by(result))
     else:
-        mixture.start("one")
+        mixture.start(start, 128)
     scorer, half, scoring, clusters, averaged = (
         HeldOut(serial(), HeldOutRows(len(held), {0: held})),
         None,
@@ -302,6 +303,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--start", choices=["one", "random"], default="one", help="clusters of mixtures at first")
     parser.add_argument("--cycles", type=int, default=120)
     given = parser.parse_args()
     if given.what == "independent":
@@ -339,10 +341,10 @@ def main() -> None:
             for seed in range(given.seed, given.seed + given.chains):
                 result, log_density = measured(
                     columns, rows, held, links.split()[0], given.seconds, seed, several,
-                    base="learned" if base else "uniform",
+                    base="learned" if base else "uniform", start=given.start,
                 )  # fmt: skip
                 densities.append(log_density)
-                write(given.out, name, {"rows": len(rows), **result, "links": links})
+                write(given.out, name, {"rows": len(rows), **result, "links": links, "start": given.start})
             if given.chains > 1:
                 score = float(np.mean(np.logaddexp.reduce(densities) - np.log(given.chains)))
                 write(given.out, name, {"rows": len(rows), "links": links, "chains": given.chains, "score": score})

@@ -124,6 +124,7 @@ def test_rows_of_the_sample(tmp_path, family, n_rows, keys, of_search, of_cluste
         ('links = "forest"', 9_000, "one"),
         ('links = "forest"\nlines = ["x", "y"]', 9_000, "random"),
         ('links = [["a", "b"]]', 9_000, "random"),
+        ('links = "forest"\nlink_base = "learned"', 9_000, "random"),
         ('links = "forest"', 30_000, "random"),
         ('links = "forest"\nlikelihood = false', 9_000, "random"),
     ],

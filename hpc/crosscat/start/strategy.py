@@ -88,10 +88,10 @@ def initial(config: Config, n_rows: int) -> str:
 
 
 def _learns_from_one(config: Config, n_rows: int) -> bool:
-    """True if a chain starts from one cluster by default: in a mixture that learns links, none of them a line, on a
-    table too small for a sample."""
+    """True if a chain starts from one cluster by default: in a mixture that learns links, none of them a line, without
+    bases of the whole table, where a cluster pays for what differs alone; on a table too small for a sample."""
     model = config.of(Model)
-    forest = model.parents == "forest" and not model.lined
+    forest = model.parents == "forest" and not model.lined and model.link_base == "uniform"
     return forest and model.likelihood and not model.has_views and n_rows < MIN_ROWS_SAMPLED
 
 
