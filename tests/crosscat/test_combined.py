@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -153,8 +154,62 @@ def test_a_view_of_many_clusters_scores_better_than_its_halves():
 
 @pytest.mark.parametrize("n, searches, n_folds", [(9000, 3, 2), (5000, 3, 3), (9000, 8, 5), (900, 4, 5)])
 def test_more_searches_than_by_default_are_compared_on_more_rows(n, searches, n_folds):
-    fold = combining.folds(np.random.default_rng(1), n, 3000, searches)
-    assert np.ptp(np.bincount(fold)) <= 1 and len(np.bincount(fold)) == n_folds
+    """Folds of equal size, and each from all parts of the table."""
+
+    def right(stream):
+        fold = combining.folds(stream, n, 3000, searches)
+        size, of_first = np.bincount(fold), np.bincount(fold[: n // 2], minlength=n_folds)
+        return len(size) == n_folds and np.ptp(size) <= 1 and np.ptp(of_first) < 0.3 * n / n_folds
+
+    assert right(np.random.default_rng(1))
+    in_order = Mock(permutation=lambda n: np.arange(n) * n_folds // n)
+    with patch.object(combining, "FOLDS", 2):
+        assert right(np.random.default_rng(1)) == (searches == 3), "the wrong one: two folds, whatever the searches"
+    assert not right(in_order), "the wrong one: the first rows of the table are a fold"
+
+
+class Leaking(np.ndarray):
+    """The wrong folds: a chain on the others has all rows."""
+
+    def __ne__(self, fold):
+        return np.ones(len(self), bool)
+
+
+def test_a_fold_is_predicted_by_rows_of_the_others_alone():
+    """Clusters that are learned predict other rows less well than the true ones, and their own rows better."""
+    g, n, n_columns = np.random.default_rng(1), 200, 20
+    law = g.dirichlet(np.full(LEVELS, 0.3), (8, n_columns))
+    z, log_cells = g.integers(8, size=n), np.zeros((n, 8))
+    cells = (g.random((n, n_columns, 1)) > law[z].cumsum(axis=2)).sum(axis=2).clip(max=LEVELS - 1)
+    for i in range(n_columns):
+        log_cells += np.log(law[:, i, cells[:, i]].T)
+    truth = np.logaddexp.reduce(log_cells - np.log(8), axis=1).mean()
+    columns, rows = table_from_arrays([(f"c{i}", "categorical", cells[:, i], list("abcd")) for i in range(n_columns)])
+    fold, names = combining.folds(g, n, 100, 8), frozenset(c.name for c in columns)
+    of = serial(), columns, Carve(columns, {})(rows)
+    score, leaking = (combining.scored(*of, dealt, SETTINGS, 0, names).score for dealt in (fold, fold.view(Leaking)))
+    assert fold.max() == 4 and score < truth - 0.5 and leaking > truth
+
+
+def test_the_best_sets_are_chosen_and_not_the_worst(monkeypatch):
+    """Scores by the true views: a set loses for each pair of columns that are wrongly together or apart."""
+
+    def score(alone, columns, rows, fold, settings, chain, names):
+        pairs = sum(len(names & of) ** 2 for of in TRUTH) - 0.5 * len(names) ** 2
+        return Scored(0.01 * pairs, Found(tuple(names), None, None), {frozenset([name]): 0.0 for name in names})
+
+    monkeypatch.setattr(combining, "scored", score)
+    of = serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000
+    for number in (3, 8):
+        choice = choice_of((WRONG * 3)[:number], -np.arange(float(number)))
+        found, gain = combined(*of, choice)
+        assert names_of(view.columns for view in found.views) == TRUTH and gain > 0.1
+    real = combining.Combining.gain
+    worst = lambda *of: -gain if np.isfinite(gain := real(*of)) else gain  # noqa: E731
+    for wrong in (worst, lambda *of: -np.inf):  # the other keeps the views of the first search
+        monkeypatch.setattr(combining.Combining, "gain", wrong)
+        found, _ = combined(*of, choice)
+        assert names_of(view.columns for view in found.views) != TRUTH
 
 
 @pytest.mark.quick("categorical")

@@ -9,11 +9,12 @@ import pytest
 
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Settings
-from mpibayes.hpc.crosscat.start import searches, strategy, views
+from mpibayes.hpc.crosscat.start import evidence, searches, strategy, views
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.finished import FOLDER, Finished
+from mpibayes.io.table import table_from_arrays
 from tests.crosscat.test_search import table
 
 SETTINGS = Settings(seed=3, view_concentration="learn")
@@ -109,21 +110,73 @@ def test_scores_are_those_of_the_searches_end(data):
     assert choice.scores.min() < choice.scores.max()
 
 
-@pytest.mark.parametrize("n_views, ran", [(1, [0]), (2, [0, 1, 2])])
-def test_where_a_single_search_finds_several_views_the_best_of_more_by_evidence_wins(monkeypatch, data, n_views, ran):
+def ended(monkeypatch, data, n_views, scores=(-3.0, -1.0, -2.0)):
+    """Run a search and two more if it finds several views, which end with these scores; return the numbers of those
+    that ran and of the best."""
     numbers = []
 
     def search(alone, of, settings, chain, number, others, judges, *rest):
         numbers.append(number)
         assert len(others) == data.n_rows and not len(judges)
-        return views.Pilot([None] * n_views, (number, 0.0)), np.array([[-3.0, -1.0, -2.0][number]])
+        return views.Pilot([None] * n_views, (number, 0.0)), np.array([scores[number]])
 
     monkeypatch.setattr(searches, "_search", search)
     monkeypatch.setattr(searches, "once", lambda finished, part, columns, run: run())
     monkeypatch.setattr("mpibayes.hpc.parallel.tasks.rank_cores", lambda alone: 1)
     choice = searches.best_search(serial(), data, SETTINGS, 0, 400, 4, 1, further=2)
-    assert numbers == ran and choice.best.process[0] == len(ran) // 2
     assert not len(choice.scores) and not choice.n_judges
+    return numbers, choice.best.process[0]
+
+
+def test_where_a_single_search_finds_several_views_the_best_of_more_by_evidence_wins(monkeypatch, data):
+    assert ended(monkeypatch, data, 1) == ([0], 0)
+    assert ended(monkeypatch, data, 2) == ([0, 1, 2], 1)
+    for wrong in (min, lambda result, key: result[0], lambda result, key: result[-1]):  # the worst, first and last one
+        monkeypatch.setattr(searches, "max", wrong, raising=False)
+        ran, best = ended(monkeypatch, data, 2)
+        assert ran == [0, 1, 2] and best != 1
+
+
+def true_and_wrong(weights, n_columns):
+    """Return the log evidence for true views and for wrong ones. Views have n_columns each; a cell follows one of two
+    clusters, or of three if the view is alone, with the view's weight."""
+    g, cells, n = np.random.default_rng(1), [], 400
+    for v, weight in enumerate(weights):
+        z = 2 * g.integers(2, size=n) if len(weights) > 1 else g.integers(3, size=n)
+        for i in range(n_columns):
+            own = g.integers(4, size=n)
+            cells.append((f"{v}{i}", "categorical", np.where(g.random(n) < weight, (z + i) % 4, own), list("abcd")))
+    columns, rows = table_from_arrays(cells)
+    names = [c.name for c in columns]
+    half = [names[: len(names) // 2], names[len(names) // 2 :]]
+    result = []
+    for found in (half, [names]) if len(weights) > 1 else ([names], half):
+        mixture = searches.chain_on(serial(), columns, rows, SETTINGS, 0, found)
+        mixture.start("one")
+        searches.advance(mixture, 30)
+        result.append(searches._evidence(mixture, 1))
+    return result
+
+
+log_weight = evidence.log_weight
+
+
+def log_joint(law, subject, drawn):
+    return log_weight(law, subject, drawn) + drawn.log_q
+
+
+def given_clusters(law, subject, drawn):
+    return subject.log_likelihood(drawn.z, drawn.n_labels)
+
+
+@pytest.mark.parametrize("weights, n_columns, wrong", [((0.45, 0.45), 4, log_joint), ((0.5,), 6, given_clusters)])
+def test_evidence_finds_weak_views_where_other_scores_do_not(monkeypatch, weights, n_columns, wrong):
+    """The log joint counts the labels against two weak views; given clusters, cells gain from two partitions."""
+    true, other = true_and_wrong(weights, n_columns)
+    assert true > other + 10.0
+    monkeypatch.setattr(evidence, "log_weight", wrong)
+    true, other = true_and_wrong(weights, n_columns)
+    assert true < other - 10.0
 
 
 def test_true_views_have_the_greatest_evidence():
@@ -183,12 +236,17 @@ def test_finished_searches_are_not_repeated_and_choose_alike(tmp_path, monkeypat
                 assert np.array_equal(getattr(mine, name), array) and np.shape(getattr(mine, name)) == np.shape(array)
 
 
-@pytest.mark.parametrize("n_rows, given, n", [(500, "auto", 3), (499, "auto", 1), (499, "4", 4), (500, "1", 1)])
-def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
+@pytest.mark.parametrize(
+    "n_rows, given, n, more",
+    [(500, "auto", 3, 0), (499, "auto", 1, 2), (499, "4", 4, 0), (500, "1", 1, 0), (499, "1", 1, 0)],
+)
+def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n, more):
+    """One search of few rows, and more if it finds several views; the number that is asked for is the number."""
     words = '"auto"' if given == "auto" else given
     text = f'[data]\ntable = "t.h5"\n[model]\nfamily = "crosscat"\n[sampler]\nsearches = {words}\n'
     (tmp_path / "run.toml").write_text(text)
-    assert strategy.searches(load(tmp_path / "run.toml"), n_rows) == n
+    config = load(tmp_path / "run.toml")
+    assert strategy.searches(config, n_rows) == n and strategy.further_searches(config, n_rows) == more
 
 
 def test_in_words():
