@@ -99,7 +99,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
         return [f"{yes}: {measured}."]
     if verdict == "spread":
         if of == "columns":
-            return [f"On the views, as well as halves of one chain: columns change views within a chain; {measured}."]
+            return [f"On the views, as well as the halves of one chain do: columns change views; {measured}."]
         how = "Different chains agree as well as the halves of one chain"
         return [f"{how}: {measured}. Many partitions are plausible, or the chains are still too short."]
     if verdict == "apart":

@@ -126,7 +126,7 @@ def which_draw(run: KeptChains, r: Any) -> str:
 
 def of_best(run: KeptChains) -> str:
     """Say that draws of the best of several chains are shown."""
-    return " of this chain, the best" if len(run.chains) > 1 else ""
+    return " of the best chain" if len(run.chains) > 1 else ""
 
 
 def _named(line: ClusterLine | GroupLine, n_traits: int) -> Any:

@@ -49,7 +49,8 @@ def heat_map(
     looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
     numeric, levels = ([c for c in columns if (c.p is None) is is_numeric] for is_numeric in (True, False))
     shown = numeric + levels
-    cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
+    least = MIN_DIVERGENCE if len(of) > 1 else 0.0  # as in names: the clusters of a single column are ranges
+    cells = {(j, k): _cell(c, k, *looks, least) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
     beside = [
         textwrap.wrap(shortened(name, MOST_LETTERS).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names
@@ -94,7 +95,8 @@ def heat_map(
     alike = n_columns - len(telling)
     words = (
         f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}{', the largest' * (len(sizes) < n_clusters)}; "
-        f"{_of(n_shown, n_columns)} column{'s' * (n_columns != 1)}, those that separate these clusters"
+        f"{_of(n_shown, n_columns)} column{'s' * (n_columns != 1)}"
+        + ", those that separate these clusters" * (n_shown < n_columns)
         + (f" ({alike:,} much the same in all)" if alike else "")
     )
     figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)
@@ -103,13 +105,13 @@ def heat_map(
 
 
 def _of(shown: int, n: int) -> str:
-    """Format a count out of a total: all 7, or 7 of 12."""
-    return f"all {n:,}" if shown == n else f"{shown:,} of {n:,}"
+    """Format a count out of a total: all 7, 7 of 12, or 1."""
+    return f"{shown:,} of {n:,}" if shown < n else f"all {n:,}" if n > 1 else f"{n}"
 
 
-def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
-    """Return colour and lines of text of one cell. A cell much like all rows stays empty."""
-    if c.divergence[k] < MIN_DIVERGENCE or (c.missing[k] > 0.5 and c.missing_divergence[k] < MIN_DIVERGENCE):
+def _cell(c: ColumnProfile, k: int, means, levels, least: float = MIN_DIVERGENCE) -> tuple[Any, list[str]]:
+    """Return colour and lines of text of one cell. A cell less than `least` nats from all rows stays empty."""
+    if c.divergence[k] < least or (c.missing[k] > 0.5 and c.missing_divergence[k] < MIN_DIVERGENCE):
         return EMPTY, []
     if c.missing[k] > 0.5:
         return "#c9ccd3", ["missing", percent(c.missing[k])]
@@ -189,7 +191,7 @@ def _keys(figure, place, looks) -> None:
         key.set_ticks([t for t, _ in ticks], labels=[text for _, text in ticks])
         key.ax.tick_params(labelsize=7, length=2)
         key.ax.grid(visible=False)
-        words = f"{label}; empty: much like all rows"
+        words = f"{label}; empty: not clearly unlike all rows"
         figure.text(1.97 / width, (y + 0.065) / height, words, fontsize=7.5, va="center", color=FAINT)
 
 

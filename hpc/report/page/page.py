@@ -77,12 +77,17 @@ def _own(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
+def _command(line: str) -> str:
+    """Write a command whose options, such as --groups, are never broken."""
+    return " ".join(f"<span>{escaped(word)}</span>" for word in line.split(" "))
+
+
 def _verdict(v: Verdict) -> str:
     answers = []
     for question, name in ASKED:
         html = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
         if name == "next":
-            html += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
+            html += "".join(f"<p>To {escaped(words)}:</p><pre>{_command(line)}</pre>" for words, line in v.commands)
         if html:
             answers.append(f'<div class="{name}"><h2>{question}</h2>{html}</div>')
     note = (
