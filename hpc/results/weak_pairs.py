@@ -146,8 +146,8 @@ class WeakPairs:
         clear = len(f.clear())
         if not clear:
             return (
-                f"None of the {counted(f.n_all, 'pair')} of columns is clearly weaker in simulated rows than in the "
-                f"table ({of}{left})."
+                f"None of the {counted(f.n_all, 'pair')} of columns is clearly less dependent in simulated rows than "
+                f"in the table ({of}{left})."
             )
         return (
             f"{counted(clear, 'pair')} of {f.n_all:,} {'depends' if clear == 1 else 'depend'} on each other less in "

@@ -76,7 +76,7 @@ def test_a_report_has_the_pairs_that_the_run_weakens(plain):
 def test_a_linked_run_has_them_all_and_says_so(linked):
     made = asked_report(Posterior([linked]))
     assert made.numbers["pairs"]["weaker"] == [] and not any("Completed" in s for s in made.verdict.next)
-    assert "None of the 6 pairs of columns is clearly weaker in simulated rows" in text_of(made)
+    assert "None of the 6 pairs of columns is clearly less dependent in simulated rows" in text_of(made)
 
 
 def test_a_linked_pair_as_a_table(of_jobs, linked):
