@@ -19,6 +19,7 @@ NAMED = 3  # columns named per view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
 SUMMARY = "Use the groups that are named here as a summary; another run would divide the rows differently"
+CHANGING = "Use the groups that are named here as a summary; they may still change with more cycles"
 STILL = "Use the groups that are named here; single clusters may still change"
 CLIMBS = "The groups that are named here may still change: let the run continue"
 ONE = "No groups of rows were found; use the predictions"
@@ -65,7 +66,8 @@ def use_them(p: RunSummary) -> tuple[list[str], list[Command]]:
     if not best:
         return [], []
     words = ["mpibayes", "export", str(p.run.chains[0].home), "--to", "clusters", "--groups", str(best[0].level.n)]
-    return ["Use the groups."], [("write the group of each row", shlex.join([*words, "-o", "groups.csv"]))]
+    use = "Use the groups." if natural(p) else "Use the groups as a summary."
+    return [use], [("write the group of each row", shlex.join([*words, "-o", "groups.csv"]))]
 
 
 def most_useful_first(views: Sequence[ViewSummary]) -> list[ViewSummary]:

@@ -44,8 +44,9 @@ def _of_use(p: RunSummary, alike: bool, contradicted: bool) -> str:
     if climbs and not group_words.natural(p):
         return group_words.CLIMBS if group_words.changing(p) else ""
     if group_words.usable(p) or climbs:
-        natural = group_words.STILL if climbs else group_words.ROUGH if alike else group_words.HEADLINE
-        return natural if group_words.natural(p) else group_words.SUMMARY
+        if not group_words.natural(p):
+            return group_words.CHANGING if group_words.changing(p) else group_words.SUMMARY
+        return group_words.STILL if climbs else group_words.ROUGH if alike else group_words.HEADLINE
     alone = p.same_views and all(len(view.names) == 1 for view in p.views)
     if p.predicts and p.one_population and (alone or not contradicted):
         return group_words.ONE

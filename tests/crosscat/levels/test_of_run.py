@@ -225,6 +225,9 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     found = view.levels
     view.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in found]
     assert verdict(p).headline == group_words.SUMMARY, "each chain's own tree has other groups"
+    assert verdict(p).next[0] == "Use the groups as a summary."
+    view.levels = [replace(s, level=replace(s.level, lasting=0.8)) for s in found]
+    assert verdict(p).headline == group_words.CHANGING and verdict(p).next[0] == "Use the groups as a summary."
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in found]
     assert verdict(p).headline == "", "scores have not settled"
     assert levels.top(view, "", 3).fields[-1].heading == "2 groups, on which the chains agree only in part"
