@@ -62,7 +62,7 @@ def advise(
         if (planned := chains[0].config.run.chains) > 1:  # one was asked for, or alone there when the report began
             report = shlex.join(["mpibayes", "report", str(chains[0].home)])
             return Advice([f"The run has {planned} chains: compare them."], [("report on all of them", report)])
-        more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
+        more = advice.anew(chains, "compare two chains in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
         return Advice([step], [more] if one_run and on else [])
     agreed = verdict in ("same", "unknown")
@@ -97,18 +97,18 @@ def _remedies(
     else:
         steps.append(f"More cycles are not likely to help: each chain has {LONG:,} or more.")
     n = min(2 * len(summaries), MOST_CHAINS)
-    more = [advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n)] if len(summaries) < n else []
+    more = [advice.anew(chains, f"compare {n} chains in a new run", run_chains=n)] if len(summaries) < n else []
     if verdict not in ("same", "unknown"):
         if not moves_in(summaries)[0]:
             commands.append(
-                advice.anew(chains, "switch split and merge moves on, in a new run", sampler_split_merge="auto")
+                advice.anew(chains, "switch split and merge moves on in a new run", sampler_split_merge="auto")
             )
         elif other_views:  # searches determine views, and more cycles hardly ever correct them
             n_chains = n if steps else len(summaries)
             searches = _more_searches(chains, n_chains, len(summaries))
             commands, more = [*commands, *searches], [] if searches else more
         elif verdict != "spread" and not all(c.moves_in_every_cycle for c in summaries):
-            commands.append(advice.anew(chains, "make moves in every cycle, in a new run", sampler_split_merge=1))
+            commands.append(advice.anew(chains, "make moves in every cycle of a new run", sampler_split_merge=1))
     commands += more if steps else []
     if commands:
         words = ", or ".join(words for words, _ in commands)

@@ -307,7 +307,9 @@ def test_advice_to_go_on_has_an_end():
         text, (command,) = advice(APART, ess=ess)
         assert text.startswith("Continue the run.") and f"run.cycles={cycles}" in command
     text, commands = advice(APART, cycles=remedies.LONG)
-    assert text.startswith("More cycles are not likely to help: each chain has 10,000 or more. Compare 4 chains, in a")
+    assert text.startswith(
+        "More cycles are not likely to help: each chain has 10,000 or more. Compare 4 chains in a new"
+    )
     assert ["run.chains=4" in command for command in commands] == [True]
     text, commands = advice(APART * 4, cycles=remedies.LONG)
     assert "not likely" in text and not commands and "one answer of several" in text
@@ -320,9 +322,9 @@ def test_advice_to_a_run_that_was_stopped_says_where_it_ends():
 
 def test_advice_of_moves_ends_once_they_run_in_every_cycle():
     text, commands = advice(APART, splits_tried=0.0, splits=0.0)
-    assert "switch split and merge moves on, in a new run" in text and "sampler.split_merge=auto" in commands[1]
+    assert "switch split and merge moves on in a new run" in text and "sampler.split_merge=auto" in commands[1]
     text, commands = advice(APART, every=5)
-    assert "make moves in every cycle, in a new run" in text and "sampler.split_merge=1" in commands[1]
+    assert "make moves in every cycle of a new run" in text and "sampler.split_merge=1" in commands[1]
     assert len(advice(APART)[1]) == 1
 
 
