@@ -228,11 +228,9 @@ def use_it(run: Any, sound: str, best: Chain | None = None) -> tuple[list[str], 
     """Next steps with a sound result, and their commands; none with another. best: the only chain to use."""
     if best is None and sound != GOOD:
         return [], []
-    what, where = (
-        ("the predictions", run.chains[0].home) if best is None else (f"{best.name}, the best chain", best.folder)
-    )
+    of, where = ("", run.chains[0].home) if best is None else (f" of {best.name}, the best chain", best.folder)
     command = shlex.join(["mpibayes", "predict", str(where), "NEW.csv", "-o", "OUT.csv"])
-    return [f"Use {what}."], [("score new rows", command)]
+    return [f"Use the predictions{of}."], [("score new rows", command)]
 
 
 def finite(value: Any) -> Any:

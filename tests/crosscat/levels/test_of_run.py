@@ -343,7 +343,7 @@ def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(r
     result = verdict(p)
     assert result.headline == group_words.BEST and result.sound == DOUBT
     assert result.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
-    assert result.next[0] == "Use chain-2, the best chain."
+    assert result.next[0] == "Use the predictions of chain-2, the best chain."
     assert result.commands[0] == ("score new rows", f"mpibayes predict {run_dir}/chain-2 NEW.csv -o OUT.csv")
     apart = p.summaries[0]
     p.summaries[0] = replace(apart, heldout_averaged=float(scores[1].mean()) - 0.01)
