@@ -71,8 +71,14 @@ def use_them(p: RunSummary) -> tuple[list[str], list[Command]]:
 
 
 def most_useful_first(views: Sequence[ViewSummary]) -> list[ViewSummary]:
-    """Sort views: those with natural groups first, then those with groups that may change, then with usable ones."""
-    return sorted(views, key=lambda v: [not _has(v, what) for what in ("natural", "changing", "usable")])  # stable
+    """Sort views: those with natural groups first, of these first where a level divides the rows and not only tells a
+    few from all others; then those with groups that may change, then with usable ones."""
+
+    def key(view: ViewSummary) -> list[bool]:
+        divided = any(shown.level.natural and shown.level.usable for shown in view.levels)
+        return [not divided, *(not _has(view, what) for what in ("natural", "changing", "usable"))]
+
+    return sorted(views, key=key)  # stable
 
 
 def _has(view: ViewSummary, what: str) -> bool:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -269,6 +270,17 @@ def test_no_groups_in_any_view_are_said_once(run_dir):
     natural = group_words.sentences(p)
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
     assert len(natural) > 1 and group_words.sentences(p) == [groups.NOWHERE]
+
+
+def test_views_that_divide_the_rows_come_first(run_dir):
+    """Before a view that tells a few rows from all others, though that one has groups that may change, too."""
+    (divided,) = summarise(Posterior([run_dir])).views
+    few, none = copy(divided), copy(divided)
+    rows = [np.array([2000, *[20] * (s.level.n - 1)]) for s in divided.levels]
+    few.levels = [replace(s, level=replace(s.level, rows=of)) for s, of in zip(divided.levels, rows)]
+    few.levels.append(replace(few.levels[-1], level=replace(few.levels[-1].level, lasting=0.8)))
+    none.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in divided.levels]
+    assert group_words.most_useful_first([none, few, divided]) == [divided, few, none]
 
 
 def test_levels_in_words():
