@@ -29,7 +29,7 @@ from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_w
 from mpibayes.hpc.report.tables import not_started
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
-from mpibayes.text import counted, span
+from mpibayes.text import counted, enumerated, span
 
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
 COUNTS = ("n_views", "n_clusters")  # scalars for which the report gives every value's share
@@ -219,7 +219,7 @@ def _warn(posterior: RunSummary) -> None:
         )
     if late:
         posterior.warnings.append(
-            f"the log joint of {', '.join(c.name for c in late)} kept rising after burn-in, up to cycle "
+            f"the log joint of {enumerated([c.name for c in late])} kept rising after burn-in, up to cycle "
             f"{max(c.reached for c in late):,}: leave out more (--burn-in), or raise run.cycles"
         )
     tried, accepted = agreement.moves_in(summaries, "kept")
