@@ -214,7 +214,7 @@ def _warn(posterior: RunSummary) -> None:
     late = [c for c in summaries if c.reached - c.burn_in > LATE * (c.cycles - c.burn_in) and not c.climbed]
     if climbing:
         posterior.warnings.append(
-            f"the log joint of {', '.join(c.name for c in climbing)} still climbs, {climbed(climbing)}: "
+            f"the log joint of {enumerated([c.name for c in climbing])} still climbs, {climbed(climbing)}: "
             "single clusters may still change; raise run.cycles"
         )
     if late:
