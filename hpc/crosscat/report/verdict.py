@@ -111,8 +111,9 @@ def _of_best(p: RunSummary) -> list[str]:
         return []
     (best, *others), by_score = agreement.ranked(p.summaries)
     scores = span([round(c.heldout, 3) for c in others], "")
+    rest = "the other chain" if len(others) == 1 else "other chains"
     how = "predicts best" if by_score else "has the highest log joint and predicts as well as the others"
-    return [f"{best.name} {how}: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
+    return [f"{best.name} {how}: held-out rows score {best.heldout:.3f} nats a row, in {rest} {scores}."]
 
 
 def _found(p: RunSummary) -> list[str]:
