@@ -176,7 +176,7 @@ def test_all_that_is_shown_is_of_the_best_chain(two_tables, tmp_path, monkeypatc
         p = summarise(run := Posterior([home]))
         assert {p.representatives.chain, *(view.representative.chain for view in p.views)} == {best}
         words = [part for s in report.sections(p, []) for block in s.blocks(PAGE) for part in block]
-        shown = [part for part in words if isinstance(part, str) and " of this chain, the best" in part]
+        shown = [part for part in words if isinstance(part, str) and " of the best chain" in part]
         assert len(shown) > 1 and all(f"chain-{best + 1}, cycle" in part for part in shown)
         assert f"of {home}/chain-{best + 1}," in clusters(run).about
 
