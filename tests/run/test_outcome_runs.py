@@ -318,10 +318,10 @@ def test_what_an_outcome_refuses(ran):
         "outcome.likelihood=normal": 'set outcome.likelihood = "logistic"',
         "outcome.likelihood=softmax": "outcome 'sick' has 2 levels; softmax needs 3 to 32: set outcome.likelihood",
         "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
-        "model.links=forest": "is not for a run with an outcome",
-        "model.links=lines": "is not for a run with an outcome",
-        'model.lines=["age", "amount"]': "is not for a run with an outcome",
-        "sampler.opening=all": "is not for a run with an outcome",
+        "model.links=forest": "cannot be combined with an outcome",
+        "model.links=lines": "cannot be combined with an outcome",
+        'model.lines=["age", "amount"]': "cannot be combined with an outcome",
+        "sampler.opening=all": "cannot be combined with an outcome",
         "outcome.mean=[1, 2]": "outcome.mean: has 2 numbers, expected 1",
         "outcome.mean=1e14": "expected log odds, from -100 to 100",
         "outcome.scale=2.0": 'given, but "logistic" has no use for it',
@@ -334,7 +334,7 @@ def test_what_an_outcome_refuses(ran):
     done = mpibayes(ran, "check", "run.toml", *sets("outcome.column=stage", "outcome.kernel=firefly"))
     assert done.returncode == 2 and '"softmax" has no kernel = "firefly"' in done.stderr
     done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets("outcome.column=amount", 'outcome.covariates=["sick"]'))
-    assert "lacks 12 cells; a predictor" in done.stderr
+    assert "lacks 12 cells; predictors" in done.stderr
     done = mpibayes(ran, "export", "one", "--to", "links")
     assert (
         done.returncode == 2 and "a mixture with an outcome learns none" in done.stderr and "forest" not in done.stderr
