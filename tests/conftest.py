@@ -365,6 +365,20 @@ def no_pictures():
     drawing.png = draw
 
 
+@pytest.fixture(scope="session", autouse=True)
+def brief_checks():
+    """Let `mpibayes check` time as few cycles as it may, rather than seconds of them: tests read no times of its."""
+    if comm:
+        yield
+        return
+    limits = ("crosscat.rehearsal.SAMPLE_S", "crosscat.rehearsal.LATER_S")
+    rooms = ("ibp", "regression", "svi", "svi.factorization", "svi.lda")
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in (*limits, *(f"{room}.check.TIMED_S" for room in rooms)):
+            patch.setattr(f"mpibayes.hpc.{limit}", 0.0)
+        yield
+
+
 @pytest.fixture
 def pictures(no_pictures, monkeypatch):
     """Draw pictures, for tests that look at them."""

@@ -30,7 +30,7 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, source, u
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of FILE]")
 @seed("Seed of the drawn cells.")
-@source("Where the file from which the table was imported is now.")
+@source("Current location of the file that the table was imported from.")
 @unseen("Levels that the run's table lacks: they stay, and count as missing; or an error.")
 @BURN_IN
 @TABLE

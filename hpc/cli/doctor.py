@@ -9,9 +9,9 @@ from mpibayes.hpc.cli.shared import PATH
 
 @click.command(short_help="Examine the machine, the launcher and a directory.")
 @click.argument("directory", default=".", metavar="[DIR]", type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Length of the test of messages."
+    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Duration of the message test."
 )
 def doctor(directory, as_json, seconds):
     """Examine what a run needs: one line per check, with ok, warning or problem, and what to do.

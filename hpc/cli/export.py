@@ -16,7 +16,7 @@ from mpibayes.text import visible
         ["clusters", "features", "factors", "topics", "arviz", "labels", "links", "outcome", "csv", "crate"]
     ),
     required=True,
-    help="Form of the export: see above.",
+    help="Export format: see above.",
 )
 @click.option(
     "-o",
@@ -32,7 +32,7 @@ from mpibayes.text import visible
     metavar="COLUMN",
     help="clusters: name the rows by a column of the table, or of the file it was imported from; may be repeated.",
 )
-@source("clusters: where that file is now.")
+@source("clusters: current location of that file.")
 @click.option(
     "--groups",
     type=click.IntRange(min=2),
@@ -40,7 +40,7 @@ from mpibayes.text import visible
 )
 @weighted("clusters: add the weight of each row, and shares of the population.  [default: if the table has weights]")
 @TABLE
-@force("Replace OUT even if it is not an earlier export of this form.")
+@force("Replace OUT even if it is no earlier export in this format.")
 def export(**options):
     """Write clusters, features or draws for other programs, without burn-in (arviz has it in separate groups).
 

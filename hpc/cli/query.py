@@ -346,8 +346,10 @@ def predictors(**options):
 @click.option(
     "--cluster-group", type=click.IntRange(min=1), help="Or a group of clusters of the report, with all others:"
 )
-@click.option("--groups", type=click.IntRange(min=2), help="its number, of so many.  [default: those shown first]")
-@click.option("--view", type=click.IntRange(min=1), help="Of several views, that with these groups.  [default: 1]")
+@click.option(
+    "--groups", type=click.IntRange(min=2), help="its number, among this many groups.  [default: those shown first]"
+)
+@click.option("--view", type=click.IntRange(min=1), help="The view with these groups.  [default: 1]")
 @click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, on a table with the same columns.")
 @UNSEEN
 @COLUMNS

@@ -17,7 +17,7 @@ SET = click.option(
     help="Override a key of CONFIG; VALUE is TOML, or plain text: run.seed=3, sampler.strategy=anneal, "
     "'anneal.schedule=[[2, 0.1], [10, 1.0]]'. Repeatable.",
 )
-TABLE = click.option("--table", type=PATH, help="Where the run's table is now, if it has moved.")
+TABLE = click.option("--table", type=PATH, help="Current location of the run's table, if it has moved.")
 BURN_IN = click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 
 

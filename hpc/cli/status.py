@@ -9,7 +9,7 @@ from mpibayes.hpc.cli.shared import PATH
 
 @click.command(short_help="Show how far a run is, from any node.")
 @click.argument("run_dir", type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def status(run_dir, as_json):
     """Show how far a run is, from any node that sees its directory.
 

@@ -107,7 +107,7 @@ class BlockLaw:
                 continue
             if ranges(events).any():
                 raise ConfigError(
-                    f"column '{name}' is modelled jointly with others in a block: a range of it can be given only "
+                    f"column '{name}' is modelled jointly with others in a block: its range can be given only "
                     "if nothing else in the block is asked about or given"
                 )
             seen = which < len(events)

@@ -32,9 +32,9 @@ def between_keys(model: Model, report: Report) -> None:
         elif earlier != tuple(above) and len(every) > 1:
             report.add(LINKS, f"{shown(child)} is listed twice; give both parents in one link")
         elif len(set(above)) < len(above):
-            report.add(LINKS, f"{shown(above[0])} is twice a parent of {shown(child)}; give it once")
+            report.add(LINKS, f"{shown(above[0])} is listed twice as a parent of {shown(child)}; list it once")
         elif again:
-            report.add(LINKS, f"the link {shown([child, *above])} is given twice; give it once")
+            report.add(LINKS, f"the link {shown([child, *above])} is listed twice; list it once")
     for circle in _circles(parents):
         around = " on ".join(map(shown, [*circle, circle[0]]))
         report.add(LINKS, f"{around}: links go in a circle; take one of them out")
@@ -77,7 +77,7 @@ def against_table(config: Config, by_name: Mapping[str, table.Column], report: R
             what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"
             report.add(LINKS, what)
         elif parent in used and used[parent].kind == "survival":
-            report.add(LINKS, f"column {shown(parent)} is a survival column, on which no other leans")
+            report.add(LINKS, f"column {shown(parent)} is a survival column; no column can depend on one")
         elif child in fit and parent in used:
             _check_link(used[child], used[parent], config.of(Model).has_views, report)
     _check_two(config.of(Model), used, report)
@@ -129,10 +129,10 @@ def _check_link(child: table.Column, parent: table.Column, several: bool, report
     """Report an impossible link. several: True if there may be several views."""
     lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
     if several and parent.n_missing:
-        what = f"{lacks}; in views a column that others depend on has to have all of them"
+        what = f"{lacks}; in views, a parent must have no missing cells"
         report.add(LINKS, f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
     elif not parent.levels and parent.n_missing:
-        what = f"{lacks}; a number that is a parent has to have all of them"
+        what = f"{lacks}; a numeric parent must have no missing cells"
         report.add(LINKS, f"{what}. Link {shown(child.name)} to another column, or impute these cells")
     elif parent.levels and min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
         contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"

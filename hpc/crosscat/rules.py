@@ -148,9 +148,9 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
     model, sampler = sections.get("model"), sections.get("sampler")
     if model is not None and ((learned := _asks_for_links(model)) or not model.likelihood):
         key = learned or "likelihood"
-        report.add(("model", key), f"{shown(getattr(model, key))} is not for a run with an outcome; take it out")
+        report.add(("model", key), f"{shown(getattr(model, key))} cannot be combined with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
-        report.add(("sampler", "opening"), '"all" is not for a run with an outcome; take it out')
+        report.add(("sampler", "opening"), '"all" cannot be combined with an outcome; take it out')
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
@@ -268,7 +268,9 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
         elif any(a >= b for a, b in pairwise(cuts)):
             report.add(key, f"the cuts of {shown(name)} have to ascend")
         elif column.n_missing:
-            report.add(key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent has to have all")
+            report.add(
+                key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent must have none missing"
+            )
         elif name in joint:
             report.add(key, f"column {shown(name)} is in a block; no column depends on it")
         elif name in (*config.of(Model).lined, *config.of(Model).born):

@@ -126,7 +126,7 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
     if problems:
         sections = " and ".join(f"[blocks.{name}]" for name in partial)
         raise DataError(
-            f"{path}: a row has to have all cells of a block or none. Take columns that are often missing out of "
+            f"{path}: a row must have all cells of a block, or none. Take columns that are often missing out of "
             f"{sections}, so that they are modelled one by one, or impute their cells",
             problems,
         )

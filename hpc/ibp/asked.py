@@ -14,8 +14,7 @@ from mpibayes.hpc.posterior.asked import AskedRun, chosen, plain
 
 DRAWS = 50
 CANNOT = {
-    "surprisal of the table": "leaving a training row out of draws of features is not worked out; name new rows with "
-    "--rows",
+    "surprisal of the table": "draws of features cannot leave a training row out; name new rows with --rows",
     "complete": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate --rows FILE` "
     "draws the missing cells of new rows",
     "pairs": "it is for mixtures and cross-categorizations, which draw whole rows",

@@ -32,7 +32,7 @@ class Predictors(Design):
     """Predictors with one kind of coefficients."""
 
     def _advice(self, missing: list[str]) -> list[str]:
-        return ["a predictor of the outcome has to have all cells; fill them, or leave the rows out"]
+        return ["predictors of the outcome must have no missing cells; fill them, or leave the rows out"]
 
     def of_cells(self, cells: Mapping[str, np.ndarray], n: int) -> np.ndarray:
         """Return the predictors of n rows, (n, D), from recorded cells by column; zeros for absent columns."""

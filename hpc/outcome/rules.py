@@ -122,6 +122,6 @@ def _problem(column: Column | None, name: str, names: list[str]) -> str:
         return f"{shown(name)} is of times to an event, which cannot be a predictor"
     if column.n_missing:
         lacks = f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}"
-        return f"{lacks}; a predictor of the outcome has to have all. Impute them, or take it out"
+        return f"{lacks}; predictors of the outcome must have none missing. Impute them, or take it out"
     constant = column.minimum == column.maximum if column.kind in NUMERIC else len(column.levels) < 2
     return f"column {shown(name)} is constant; take it out" if constant else ""

@@ -42,7 +42,7 @@ class NeverThere:
                 a = self._by[name]
                 lines.append(
                     f"the table {a.how_often} has '{name}' where {a.condition()}{of}: the answer is what the "
-                    "model expects if there were a value"
+                    "model would expect if there were one"
                 )
         return lines
 

@@ -113,7 +113,7 @@ class Filling:
         """Notes on filled cells that are always missing in the table."""
         return [
             f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} got what the model "
-            "expects if there were a value"
+            "would expect if there were one"
             for a, n in self._absent.items()
         ]
 

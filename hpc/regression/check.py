@@ -126,7 +126,7 @@ def _updates(config) -> str:
 def _time(chain: Firefly) -> float:
     """Seconds per cycle, measured after a warm-up."""
     done, began = 0, time.perf_counter()
-    while time.perf_counter() - began < TIMED_S:
+    while not done or time.perf_counter() - began < TIMED_S:
         n = max(1, done)
         last = time.perf_counter()
         chain.advance(n)

@@ -116,7 +116,7 @@ def predict(
                 total += float(predictions.log_density.sum())
     for a, n in never.items():
         what = f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} of {source} "
-        notes = [*notes, f"{what}got what the model expects if there were a value"]
+        notes = [*notes, f"{what}got what the model would expect if there were one"]
         _say(console, f"note: {notes[-1]}")
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""

@@ -30,7 +30,7 @@ def nothing_yet(folder: Path, home: Path) -> str:
         why = f"the run {ended} before a chain was first saved{kept}"
         then = "run the same command again"
     where = folder if ended is None else home
-    return f"{where}: nothing was kept yet: {why}; {then}{_before_growth(home)}"
+    return f"{where}: nothing has been saved yet: {why}; {then}{_before_growth(home)}"
 
 
 def _before_growth(home: Path) -> str:

@@ -153,7 +153,7 @@ class Judge:
         if not self.held_out:
             return [
                 f"{counted(self.n, 'row')} of {of} beside {unseen} that the run was trained on, as it held fewer than "
-                f"{FEWEST} out (data.heldout): utility is that of known rows, and of risk little can be said"
+                f"{FEWEST} out (data.heldout): utility is that of known rows, and little can be said about risk"
             ]
         return [
             f"{counted(self.n, 'row')} of {of} beside {unseen} that were held out; real: as many of {real} that the "

@@ -155,7 +155,7 @@ def test_first_cycles_count_as_they_took():
     assert speed.Speed.of(columns, 20_000, 4, 4, replace(timing, first=())).first_s(1, 5) == 0.0
 
 
-def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path):
+def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path, monkeypatch):
     """Its first cycles, which have 128 clusters, take longer than later ones; scores and stray rows are timed."""
     from mpibayes.hpc.crosscat.chain import Settings
     from mpibayes.hpc.data.rows import Data
@@ -165,6 +165,8 @@ def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path):
     z = rng.integers(0, 2, 6_000)
     made = [(f"c{i}", "categorical", (rng.random(6_000) < 0.1 + 0.8 * z).astype(int), None) for i in range(20)]
     data = Data(write_table(tmp_path / "t.h5", *table_from_arrays(made)), (), None)
+    monkeypatch.setattr(rehearsal, "SAMPLE_S", 60.0)
+    monkeypatch.setattr(rehearsal, "LATER_S", 1.0)
     timing = rehearsal.time_sample(data, Settings(stray_rows=300), "random", 128, heldout=600)
     assert timing.n_shards == 4 and timing.n_clusters < 64 and len(timing.first) == 100
     assert sum(timing.first[:5]) > 7 * (timing.cycle_s + timing.moves_s / 8)

@@ -238,7 +238,7 @@ def test_a_set_scores_as_in_a_table_of_its_columns(kind):
     assert one.score == other.score and one.found.columns == ("c1", "c3", "c4")
 
 
-@pytest.mark.quick(ranks=3)
+@pytest.mark.quick(ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 def test_the_same_on_any_number_of_ranks():
     from mpibayes.hpc.parallel.comm import world

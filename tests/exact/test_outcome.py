@@ -23,6 +23,7 @@ from tests.exact.compare import seed
 from tests.exact.enumerate import Posterior
 
 LEVEL, CHAINS, SETTLING = 1e-4, 24, 15
+FEWER = range(16)  # chains of the laws in `make test`, as many as reject the first wrong program of each file
 
 
 def means(comm, name, n_shards, cycles, n_fresh=2, chains=range(CHAINS), **settings):
@@ -76,7 +77,7 @@ def p_of_wrong(name, n_shards, cycles, **settings):
 
 
 def test_law():
-    p, t = p_value(*means(serial(), "t4", 3, 60))
+    p, t = p_value(*means(serial(), "t4", 3, 60, chains=FEWER))
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 

@@ -23,6 +23,7 @@ def verdict_of(name, n_shards, scheme, replicates, cycles, default_seed=20, leve
     return judge_history(history(reference, posterior, replicates, cycles, generator), posterior, level)
 
 
+@pytest.mark.quick("cat6-1", "nix5-2")
 @pytest.mark.parametrize("name, n_shards", [("cat6", 1), ("count5", 5), ("miss6", 2), ("cat6neg", 2), ("nix5", 2)])
 def test_one_shard_collapsed_is_exact(name, n_shards):
     verdict = verdict_of(name, n_shards, EXACT, 2000, 10)

@@ -103,6 +103,7 @@ def p_beside_an_outcome(name, cycles, strays, **settings):
         return test_outcome.p_value(*test_outcome.means(serial(), name, 3, cycles))
 
 
+@pytest.mark.thorough  # test_stray_joint.py has the joint law of these visits
 def test_law_of_the_visits_alone_beside_an_outcome():
     """All rows are strays; enough cycles for partitions of a probability of a hundredth to be seen in most chains."""
     p, t = p_beside_an_outcome("t4", 200, range(4), kind=VisitsBesideAnOutcome)

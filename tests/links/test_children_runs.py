@@ -90,7 +90,7 @@ REFUSED = [
     ('model.links=[["x", "kind"], ["c", "x"]]', 'so that "c" cannot depend on its bins'),
     ('model.children=["kind"]', 'the run has no column of numbers "kind"'),
     ("model.children=none", "is linked with a categorical column in model.links; add it here"),
-    ("model.family=crosscat", "in views a column that others depend on has to have all of them"),
+    ("model.family=crosscat", "in views, a parent must have no missing cells"),
 ]
 
 

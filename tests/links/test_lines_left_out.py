@@ -145,6 +145,7 @@ def test_rows_and_cells_left_out_are_ratios_of_evidences(run):
     assert (error < 0.1).all()
 
 
+@pytest.mark.quick("whole")
 def test_rows_that_are_left_in_are_rejected(run, monkeypatch):
     monkeypatch.setattr(LeftOut, "given", lambda self: self._view.weighted(self._known))
     log, error, exact = left_out(run)

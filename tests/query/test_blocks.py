@@ -149,7 +149,7 @@ def test_what_is_not_answered(asking):
     assert {(a, b) for a, b, v in pairs if np.isnan(v)} == {("x", "y"), ("x", "z"), ("y", "z")}
     column = asking.conditions.column("x")
     both = everyone({"x": of_range(column, 0.0, 1.0), "y": of_values(asking.conditions.column("y"), np.array([0.0]))})
-    with pytest.raises(ConfigError, match="a range of it can be given only if nothing else"):
+    with pytest.raises(ConfigError, match="its range can be given only if nothing else"):
         asking.log_p(known_row(asking, c=1), both)
 
 

@@ -112,7 +112,7 @@ def test_a_row_with_a_part_of_a_block_is_a_data_error(tmp_path):
     (tmp_path / "run.toml").write_text(CONFIG)
     for done in (run(tmp_path, "out", ranks=2), mpibayes(tmp_path, "check", "run.toml")):
         assert done.returncode == 3, done.stderr
-        assert "table.h5: a row has to have all cells of a block or none" in done.stderr
+        assert "table.h5: a row must have all cells of a block, or none" in done.stderr
         assert "block body: 2 rows have some of its columns but not all; the first is row 8, which lacks" in done.stderr
         assert "lacks y. Missing in such rows: z in 1, y in 1" in done.stderr and "impute" in done.stderr
         assert "out of [blocks.body], so that" in done.stderr

@@ -369,7 +369,7 @@ def test_a_growth_killed_before_its_first_cycle_names_the_run_that_can_be_read(t
     begun(tmp_path)
     assert run(tmp_path, "may", "--grow").returncode == 0
     shutil.rmtree(tmp_path / "may" / "trace")
-    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes report .*may/grown/1$"):
+    with pytest.raises(ConfigError, match=r"nothing has been saved yet: .* mpibayes report .*may/grown/1$"):
         KeptChains([tmp_path / "may"]).require_begun()
     KeptChains([tmp_path / "may" / "grown" / "1"]).require_begun()
 

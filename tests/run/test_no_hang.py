@@ -73,7 +73,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
-@pytest.mark.quick("unreadable-slice", "no-room", "lost", "before-mpi")
+@pytest.mark.quick("unreadable-slice", "lost", "before-mpi")
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
@@ -255,6 +255,7 @@ def test_a_run_that_does_not_wait_says_nothing(place):
     assert done.returncode == 0 and done.stderr == ""
 
 
+@pytest.mark.quick("time.sleep(60)-in vain for all ranks to start MPI")
 @pytest.mark.parametrize(
     "how, message", [("sys.exit(1)", "has left"), ("time.sleep(60)", "in vain for all ranks to start MPI")]
 )

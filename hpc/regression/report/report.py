@@ -73,8 +73,8 @@ def _found(p: RunSummary) -> list[str]:
     s = p.scores
     if isinstance(s, ClassScores):
         sentences.append(
-            f"Of {s.n_rows:,} held-out rows {percent(s.correct.value)} are predicted right; the most frequent class "
-            f"alone would get {percent(s.by_frequency)}."
+            f"Of {s.n_rows:,} held-out rows {percent(s.correct.value)} are predicted correctly; the most frequent "
+            f"class alone would score {percent(s.by_frequency)}."
         )
     elif s is not None:
         error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0

@@ -146,11 +146,11 @@ def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tm
     text = " ".join(run_report(folder)[1].split())
     assert "has no cycles yet: ask again later" in text and "run the same command" not in text
     shutil.rmtree(folder / "chain-1" / "trace")
-    with pytest.raises(ConfigError, match="nothing was kept yet"):
+    with pytest.raises(ConfigError, match="nothing has been saved yet"):
         report(folder)
     for chain in ("chain-1", "chain-2"):
         shutil.rmtree(folder / chain / DRAWS)
-    with pytest.raises(ConfigError, match=r"nothing was kept yet: .* mpibayes status "):
+    with pytest.raises(ConfigError, match=r"nothing has been saved yet: .* mpibayes status "):
         Posterior([folder]).require_kept()
 
 
@@ -343,7 +343,7 @@ def test_places_that_are_no_run(table, tmp_path):
         report(tmp_path / "empty")
     run = make_run(tmp_path / "a", table, cycles=5, burn_in=1)
     shutil.rmtree(run / "trace")
-    with pytest.raises(ConfigError, match="nothing was kept yet"):
+    with pytest.raises(ConfigError, match="nothing has been saved yet"):
         report(run)
 
 

@@ -3,7 +3,6 @@
 import csv
 import io
 
-import arviz
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -203,6 +202,8 @@ def test_exported_text_has_the_coefficients(runs, tmp_path):
 
 
 def test_exported_draws_open_in_arviz(runs, tmp_path):
+    import arviz
+
     assert export(runs["logistic"], "arviz", tmp_path / "t.h5", burn_in=0).notes == []
     data = arviz.from_netcdf(tmp_path / "t.h5")
     assert data.posterior.theta.dims == ("chain", "draw", "coefficient") and data.posterior.theta.shape[:2] == (2, 8000)
@@ -219,6 +220,8 @@ def test_a_regression_has_no_clusters(runs, tmp_path):
 
 def test_a_summary_of_exported_draws_has_no_gaps(runs, tmp_path):
     """An R-hat of a constant would be a gap; burn-in is in groups of its own."""
+    import arviz
+
     for name, run in runs.items():
         export(run, "arviz", tmp_path / f"{name}.h5", burn_in=7800)
         data = arviz.from_netcdf(tmp_path / f"{name}.h5")

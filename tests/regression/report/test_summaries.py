@@ -1,6 +1,5 @@
 """Summaries, predictive distributions and scores, against their definitions."""
 
-import arviz
 import numpy as np
 import pytest
 from scipy import stats
@@ -28,6 +27,8 @@ def design_of(likelihood, holes=False, **more):
 
 
 def test_a_summary_is_that_of_arviz():
+    import arviz
+
     g = np.random.default_rng(1)
     draws = g.normal([0.0, 3.0, -1.0], [1.0, 0.1, 2.0], (2, 400, 3))
     draws[:, :, 2] = 0.5  # stands still
