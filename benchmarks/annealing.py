@@ -44,10 +44,10 @@ from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.searches import best_search
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table

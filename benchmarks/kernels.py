@@ -35,8 +35,8 @@ import whole_run
 from joint import jointly
 from machine import keep, machine, markdown
 
-from mpibayes.hpc.crosscat import pruning
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.view import pruning
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels

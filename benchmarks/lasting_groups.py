@@ -16,7 +16,7 @@ import argparse
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.report.agreement import summarise_chain
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.posterior.similarity import similarity
 
 MOST = 20

@@ -20,7 +20,7 @@ from joint import jointly
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.sweep import instantiated
+from mpibayes.hpc.crosscat.view.sweep import instantiated
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture
 from mpibayes.kernels.common.machine import ISA

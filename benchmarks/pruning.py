@@ -19,8 +19,8 @@ import numpy as np
 from machine import keep, markdown
 from public_tables import folder, imported
 
-from mpibayes.hpc.crosscat import pruning
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.view import pruning
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays

@@ -24,7 +24,7 @@ from machine import keep, markdown
 from outcome import COVARIATES, made
 
 from mpibayes.hpc.crosscat.law import Density
-from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.crosscat.laws.view_density import densities
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run.examine import examine

@@ -3,7 +3,7 @@
     python benchmarks/scaling.py case --rows 500000 --clusters 64            one case, printed
     mpirun -n 2 python benchmarks/scaling.py case --rows 500000 --clusters 64
     python benchmarks/scaling.py measure             all cases, into benchmarks/results/scaling.json
-    python benchmarks/scaling.py fit                 the constants of hpc/crosscat/cost_constants.py from that file
+    python benchmarks/scaling.py fit                 the constants of hpc/crosscat/cost/cost_constants.py from that file
     python benchmarks/scaling.py doc                 tables and pictures of benchmarks/scaling.md from that file
 
 Every case starts from the true labels of a simulated table and times cycles of the sampler itself.
@@ -27,7 +27,7 @@ from machine import keep, kept, markdown, peak_mib
 from phases import PHASES, Stopwatch
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
+from mpibayes.hpc.crosscat.cost.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
 from mpibayes.hpc.parallel import comm as communicators
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.collapse import private_clusters
@@ -286,7 +286,7 @@ def fit() -> None:
     text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")
     for phase, table in result.items():
         text += f'    "{phase}": {{\n' + "".join(f'        "{n}": {b!r},\n' for n, b in table.items()) + "    },\n"
-    path = Path(__file__).resolve().parent.parent / "hpc" / "crosscat" / "cost_constants.py"
+    path = Path(__file__).resolve().parent.parent / "hpc" / "crosscat" / "cost" / "cost_constants.py"
     path.write_text(text + "}\n")
 
 

@@ -24,10 +24,10 @@ from scorer import adjusted_rand
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity, densities
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.combined import combined
 from mpibayes.hpc.crosscat.start.searches import best_search
-from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.rows import Rows

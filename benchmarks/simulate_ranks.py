@@ -3,11 +3,10 @@
     python benchmarks/simulate_ranks.py                   tables and pictures (scaling_*.png here), beside real runs
     python benchmarks/simulate_ranks.py --table           tables alone
 
-Compute: the constants of hpc/crosscat/cost_constants.py, with the spread from cycle to cycle that was measured; each
-rank draws its own, and every collective waits for the last. Shards are dealt as the program deals them, and in each
-cycle another one is collapsed. Messages: the latency-bandwidth model of hpc/crosscat/cost_model.py between ranks of a
-node
-and between nodes.
+Compute: the constants of hpc/crosscat/cost/cost_constants.py, with the spread from cycle to cycle that was measured;
+each rank draws its own, and every collective waits for the last. Shards are dealt as the program deals them, and in
+each cycle another one is collapsed. Messages: the latency-bandwidth model of hpc/crosscat/cost/cost_model.py between
+ranks of a node and between nodes.
 What is not in it: other jobs on the network, processors that slow each other down by sharing memory bandwidth, the
 reading and writing of files.
 """
@@ -24,8 +23,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import kept, markdown
 
-from mpibayes.hpc.crosscat.cost_constants import SECONDS
-from mpibayes.hpc.crosscat.cost_model import (
+from mpibayes.hpc.crosscat.cost.cost_constants import SECONDS
+from mpibayes.hpc.crosscat.cost.cost_model import (
     DIVIDED,
     ONE_NODE,
     Cycle,

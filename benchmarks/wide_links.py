@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import link_cost
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.cost import link_cost
 from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays

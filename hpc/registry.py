@@ -111,8 +111,8 @@ def _door(kind: str, name: str) -> Any:
 
 if TYPE_CHECKING:  # static check of the families' laws against their protocols
     from mpibayes.hpc.crosscat import asked as of_crosscat
-    from mpibayes.hpc.crosscat import completion, synthesis
     from mpibayes.hpc.crosscat import law as crosscat
+    from mpibayes.hpc.crosscat.laws import completion, synthesis
     from mpibayes.hpc.ibp import asked as of_ibp
     from mpibayes.hpc.ibp import law as ibp
     from mpibayes.hpc.law import AskedClusters, AskedJoint, Completion, JointLaw, Law, Synthesis

@@ -371,7 +371,7 @@ def brief_checks():
     if comm:
         yield
         return
-    limits = ("crosscat.rehearsal.SAMPLE_S", "crosscat.rehearsal.LATER_S")
+    limits = ("crosscat.cost.rehearsal.SAMPLE_S", "crosscat.cost.rehearsal.LATER_S")
     rooms = ("ibp", "regression", "svi", "svi.factorization", "svi.lda")
     with pytest.MonkeyPatch.context() as patch:
         for limit in (*limits, *(f"{room}.check.TIMED_S" for room in rooms)):

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import EVERY, LINES
 from mpibayes.hpc.links.coding import may_lean
@@ -22,8 +22,8 @@ from mpibayes.hpc.posterior.asked import AskedRun, chosen
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.completion import Completion
-    from mpibayes.hpc.crosscat.synthesis import Synthesis
+    from mpibayes.hpc.crosscat.laws.completion import Completion
+    from mpibayes.hpc.crosscat.laws.synthesis import Synthesis
 
 DRAWS = 100
 OF_TIMES = (
@@ -117,7 +117,7 @@ class Asked(AskedRun):
 
     def completions(self, seed: int, part: slice = EVERY) -> Iterator[Completion]:
         """See `hpc.law.Asked`."""
-        from mpibayes.hpc.crosscat.completion import Completion
+        from mpibayes.hpc.crosscat.laws.completion import Completion
 
         copies = range(1, 1 + len(self._kept))[part]
         laws = self.labelled([c.name for c in self.columns], part=part)
@@ -127,7 +127,7 @@ class Asked(AskedRun):
         self, seed: int, n: int, without: Mapping[str, np.ndarray], part: slice = EVERY
     ) -> Iterator[Synthesis]:
         """See `hpc.law.Asked`."""
-        from mpibayes.hpc.crosscat.synthesis import Synthesis
+        from mpibayes.hpc.crosscat.laws.synthesis import Synthesis
 
         tables = range(1, 1 + len(self._kept))[part]
         laws = self.labelled([c.name for c in self.columns], part=part)
@@ -137,7 +137,7 @@ class Asked(AskedRun):
         """Yield, for every draw, the leave-one-out log probability of the known cells of the training rows at `places`
         (ascending), (n,), and the inverse probability of each column's cell given the others, (n, C), NaN if it is
         unknown."""
-        from mpibayes.hpc.crosscat.left_out import LeftOut
+        from mpibayes.hpc.crosscat.laws.left_out import LeftOut
 
         rows = self.modelled(places)
         for law in self.labelled(known.of, places):
@@ -167,14 +167,14 @@ class Asked(AskedRun):
 
     def partition(self) -> list[np.ndarray]:
         """Return the cluster of every training row in each view of the report, in its numbering, int64 (N,)."""
-        from mpibayes.hpc.crosscat.representative import representatives
+        from mpibayes.hpc.crosscat.summaries.representative import representatives
 
         return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
 
     def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int]:
         """See `hpc.law.Asked`."""
         from mpibayes.hpc.crosscat.levels.grouped import group_of
-        from mpibayes.hpc.crosscat.representative import representatives
+        from mpibayes.hpc.crosscat.summaries.representative import representatives
 
         kept = self.run.kept()
         places, n = group_of(self.run, kept, representatives(self.run, kept).views, number, n, view)

@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import host, stray_rows, sync
+from mpibayes.hpc.crosscat import host, stray_rows
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.columns import round as of_columns
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, renumbered, units
@@ -26,10 +26,11 @@ from mpibayes.hpc.crosscat.cycle_info import CycleInfo
 from mpibayes.hpc.crosscat.linking import Linking
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
-from mpibayes.hpc.crosscat.view import Settings, View
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor, log_eppf
+from mpibayes.hpc.crosscat.view.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.parallel.comm import Communicator

@@ -1,5 +1,5 @@
-"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of rows (`rehearsal.py`),
-scaled to the rows of the busiest rank."""
+"""`mpibayes check` of a mixture or a cross-categorization: memory, and time on a sample of rows
+(`cost/rehearsal.py`), scaled to the rows of the busiest rank."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from functools import partial
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import link_cost
 from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
+from mpibayes.hpc.crosscat.cost import link_cost
+from mpibayes.hpc.crosscat.cost.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of
+from mpibayes.hpc.crosscat.cost.rehearsal import time_sample
+from mpibayes.hpc.crosscat.cost.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
 from mpibayes.hpc.crosscat.keys import Model, Output
@@ -21,11 +24,8 @@ from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.pools import BYTES
 from mpibayes.hpc.crosscat.moves.round import OFTEN, later
-from mpibayes.hpc.crosscat.outcome_cost import has_bounds, law_of, outcome_bytes, outcome_of
-from mpibayes.hpc.crosscat.rehearsal import time_sample
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import sample as first_clusters
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.crosscat.start.trials import MAX_TRIALS

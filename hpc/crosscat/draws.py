@@ -32,12 +32,12 @@ from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.law import Law
+from mpibayes.hpc.crosscat.laws.population import mean_weights
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.crosscat.lines.gaps import lacking
-from mpibayes.hpc.crosscat.of_columns import OfColumns, ViewDraw
-from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.tallies import Tallies, Total
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.summaries.of_columns import OfColumns, ViewDraw
+from mpibayes.hpc.crosscat.summaries.tallies import Tallies, Total
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.base import apart, bases_given, with_learned
 from mpibayes.hpc.links.coding import Coding
@@ -55,7 +55,7 @@ from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
-    from mpibayes.hpc.crosscat.outcomes import Outcomes
+    from mpibayes.hpc.crosscat.summaries.outcomes import Outcomes
 
 SLICE_ROWS = 65_536
 LABEL_BYTES = 256 << 20  # bytes of labels of the draws whose statistics are computed in one pass over the table
@@ -197,7 +197,7 @@ class Posterior(KeptChains, Tallies):
         """The outcome in the kept draws; None without one."""
         if self.chains[0].config.of(Outcome).column is None:
             return None
-        from mpibayes.hpc.crosscat.outcomes import Outcomes
+        from mpibayes.hpc.crosscat.summaries.outcomes import Outcomes
 
         return Outcomes(self)
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
-from mpibayes.hpc.crosscat.partitions import ordered_sizes
-from mpibayes.hpc.crosscat.representative import COMPARED, Representatives
-from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
-from mpibayes.hpc.crosscat.shares import PopulationShares
+from mpibayes.hpc.crosscat.summaries.partitions import ordered_sizes
+from mpibayes.hpc.crosscat.summaries.representative import COMPARED, Representatives
+from mpibayes.hpc.crosscat.summaries.row_clusters import clusters_of, row_clusters
+from mpibayes.hpc.crosscat.summaries.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.outcome.keys import Outcome
 from mpibayes.hpc.posterior.chains import config_in, evenly

@@ -11,7 +11,7 @@ from mpibayes.hpc.components.component import Component, PriorKey
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.survival import Survival
 from mpibayes.hpc.config.section import MOST_POINTS, Positive, Section, grid_of
-from mpibayes.hpc.crosscat.pitman_yor import gamma_quantiles
+from mpibayes.hpc.crosscat.view.pitman_yor import gamma_quantiles
 from mpibayes.io.rows import STORED
 
 # --- of concentrations and discounts ----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.crosscat.law import Density
-from mpibayes.hpc.crosscat.view import View
-from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.crosscat.laws.view_density import densities
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.outcome.answers import Answers

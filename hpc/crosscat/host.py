@@ -20,7 +20,7 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
-    from mpibayes.hpc.crosscat.sweep import Step
+    from mpibayes.hpc.crosscat.view.sweep import Step
     from mpibayes.hpc.outcome.outcome import Outcome
 
 NOBODY = -1  # host while labels do not depend on the outcome

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
+from mpibayes.hpc.crosscat.laws.view_law import Scores, ViewLaw
 from mpibayes.hpc.crosscat.lines.law import LineLaw
-from mpibayes.hpc.crosscat.view_density import ViewDensity
-from mpibayes.hpc.crosscat.view_law import Scores, ViewLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.links.law import TreeLaw

@@ -16,11 +16,11 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.lines.evidence import number_evidence
 from mpibayes.hpc.crosscat.lines.gaps import LOG_2PI, LineGaps
-from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
 from mpibayes.hpc.links.coding import Coding, parents_of

@@ -11,8 +11,8 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.grouped import grouped
-from mpibayes.hpc.crosscat.predictor import Imputed, Predictor, Result
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.summaries.predictor import Imputed, Predictor, Result
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import Predictions, Request
 from mpibayes.hpc.posterior.asked import require_likelihood

@@ -16,8 +16,8 @@ import numpy as np
 
 from mpibayes.errors import NumericalError
 from mpibayes.hpc.crosscat import host
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.crosscat.sync import COUNTS, Counts
+from mpibayes.hpc.crosscat.laws.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.view.sync import COUNTS, Counts
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.parallel import shards
 from mpibayes.io.rows import ARRAYS, Rows
@@ -26,7 +26,7 @@ from mpibayes.kernels.mixture import response
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
-    from mpibayes.hpc.crosscat.view import View
+    from mpibayes.hpc.crosscat.view.view import View
     from mpibayes.hpc.outcome.outcome import Outcome
 
 SHARE = 5  # by default a fifth as many as a shard has rows

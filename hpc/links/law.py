@@ -1,5 +1,5 @@
 """Predictive law of a tree of linked columns (docs/links.md): within a cluster its columns depend on each other, and
-unknown ones are summed out. Same interface as a block of columns (`crosscat.blocks`).
+unknown ones are summed out. Same interface as a block of columns (`crosscat/laws/blocks.py`).
 
 A numeric column with atoms takes part through its atom, or that it is none; the number itself depends on that alone. A
 numeric parent is a node of its own, below the node of its atom; its levels are its atoms and bins (`bins`).

@@ -60,10 +60,11 @@ def complete(
 
     out: a folder, for copy-1.csv and so on; with `long` one file, or a folder for long.csv: first the rows as they are
     (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. calibrate: see
-    `crosscat/calibration.py`. form: "csv" or "parquet", by default that of `source`, or `otherwise` if it is neither.
-    sources: the file that the run's table was imported from, which is written in its format and with the columns that
-    the table lacks; by default the one near the table, or the table itself. unseen: as in `predict`. Each copy uses its
-    own kept draw, evenly spaced over those of all chains after burn-in; see `crosscat/completion.py` for what is drawn.
+    `crosscat/laws/calibration.py`. form: "csv" or "parquet", by default that of `source`, or `otherwise` if it is
+    neither. sources: the file that the run's table was imported from, which is written in its format and with the
+    columns that the table lacks; by default the one near the table, or the table itself. unseen: as in `predict`. Each
+    copy uses its own kept draw, evenly spaced over those of all chains after burn-in; see
+    `crosscat/laws/completion.py` for what is drawn.
     Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
     """
     out = Path(out)

@@ -10,8 +10,8 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.cli.check import check
 from mpibayes.hpc.crosscat import check as mixture_check
-from mpibayes.hpc.crosscat.rehearsal import SAMPLE_ROWS, sample_rows
-from mpibayes.hpc.crosscat.speed import Speed, Timing
+from mpibayes.hpc.crosscat.cost.rehearsal import SAMPLE_ROWS, sample_rows
+from mpibayes.hpc.crosscat.cost.speed import Speed, Timing
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import check, cost_model, rehearsal, speed
-from mpibayes.hpc.crosscat.cost_constants import SECONDS
-from mpibayes.hpc.crosscat.cost_model import (
+from mpibayes.hpc.crosscat import check
+from mpibayes.hpc.crosscat.cost import cost_model, rehearsal, speed
+from mpibayes.hpc.crosscat.cost.cost_constants import SECONDS
+from mpibayes.hpc.crosscat.cost.cost_model import (
     COMPUTE,
     ONE_NODE,
     Coefficients,

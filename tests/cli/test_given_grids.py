@@ -13,7 +13,7 @@ from mpibayes.hpc.config.resolved import as_dict, continued, difference, resolve
 from mpibayes.hpc.crosscat.bases import MANY, with_bases
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.rows import Column, Rows
 

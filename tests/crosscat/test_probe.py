@@ -5,11 +5,11 @@ import pytest
 
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
 from mpibayes.hpc.crosscat.start import evidence, probe, strategy
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.trials import Change, Trials
-from mpibayes.hpc.crosscat.view_density import ViewDensity
 from tests.crosscat.test_trials import N, settled, stream, table
 
 

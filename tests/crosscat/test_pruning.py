@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import pruning
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view import pruning
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
 

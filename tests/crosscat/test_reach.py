@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import reach
+from mpibayes.hpc.crosscat.laws import reach
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column
 from mpibayes.io.shape import Shape

@@ -9,8 +9,8 @@ import pytest
 
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Settings
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
 from mpibayes.hpc.crosscat.start import evidence, searches, strategy, views
-from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.finished import FOLDER, Finished

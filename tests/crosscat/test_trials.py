@@ -8,9 +8,9 @@ import pytest
 
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.columns.scan import of_views
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start import search, trials
 from mpibayes.hpc.crosscat.start.trials import Change, Present, Trials
+from mpibayes.hpc.crosscat.view.pitman_yor import log_eppf
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.table import table_from_arrays

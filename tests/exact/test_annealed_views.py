@@ -10,11 +10,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import sweep
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns import scan, sides
 from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Annealing, planned_cycles
+from mpibayes.hpc.crosscat.view import sweep
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays

@@ -14,7 +14,7 @@ from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.crosscat import family
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.crosscat.family import Family, settings_of
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.exact import crosscat, production

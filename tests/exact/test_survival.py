@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.components.survival import Survival, Times
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import everyone, of_values
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial, world

@@ -13,10 +13,10 @@ import pytest
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.crosscat import chain as program
-from mpibayes.hpc.crosscat import sync, view
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns.cells import Held, renumbered
 from mpibayes.hpc.crosscat.family import ViewsChain
+from mpibayes.hpc.crosscat.view import sync, view
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io import checkpoint, generations

@@ -11,8 +11,8 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import sweep as shard_step
-from mpibayes.hpc.crosscat import update as global_update
+from mpibayes.hpc.crosscat.view import sweep as shard_step
+from mpibayes.hpc.crosscat.view import update as global_update
 from mpibayes.hpc.parallel import collapse
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin, updates

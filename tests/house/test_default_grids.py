@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.components import block, categorical, normal, poisson
-from mpibayes.hpc.crosscat import pitman_yor
+from mpibayes.hpc.crosscat.view import pitman_yor
 from mpibayes.hpc.ibp.family import GRID_OF_C
 
 PAGE = Path(__file__).parents[2] / "docs" / "math.md"

@@ -76,8 +76,8 @@ DOORS = {
     "check": (registry.check_of, doors.Check, None),
 }  # fmt: skip
 OTHERS = {
-    "crosscat.completion.Completion": laws.Completion, "crosscat.synthesis.Synthesis": laws.Synthesis,
-    "crosscat.view_law.ViewLaw": laws.View, "ibp.law.Law": laws.View,
+    "crosscat.laws.completion.Completion": laws.Completion, "crosscat.laws.synthesis.Synthesis": laws.Synthesis,
+    "crosscat.laws.view_law.ViewLaw": laws.View, "ibp.law.Law": laws.View,
 }  # fmt: skip
 
 

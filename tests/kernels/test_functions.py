@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mpibayes.hpc.crosscat.pitman_yor import gamma_quantiles, log_sum
+from mpibayes.hpc.crosscat.view.pitman_yor import gamma_quantiles, log_sum
 from mpibayes.kernels.common.functions import expit, gammaln, xlogx
 
 SCALES = (1e-300, 1e-3, 1.0, 3.0, 13.0, 40.0, 1e3, 1e5, 1e9, 1e307)

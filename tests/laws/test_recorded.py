@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.view_density import ViewDensity
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
 from mpibayes.hpc.data.latent import OF_NEW_ROWS, Latent
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io import recording

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import check_grad, minimize
 from scipy.stats import kstest, norm
 
-from mpibayes.hpc.crosscat.view_density import log_real
+from mpibayes.hpc.crosscat.laws.view_density import log_real
 from mpibayes.hpc.data import shapes
 from mpibayes.hpc.data.latent import Latent
 from mpibayes.hpc.data.rows import Data

@@ -8,11 +8,11 @@ import pytest
 from mpibayes.hpc.components.normal import merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger
 from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.parallel import reduce, shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
@@ -68,7 +68,9 @@ def test_carried_counts_are_a_full_count(opening, n_shards):
 
 def test_a_change_that_is_not_counted_is_seen(monkeypatch):
     """The test above fails if rows that move from one instantiated cluster to another are not counted."""
-    monkeypatch.setattr("mpibayes.hpc.crosscat.sweep.recount", lambda rows, before, after, k, offsets, into=None: into)
+    monkeypatch.setattr(
+        "mpibayes.hpc.crosscat.view.sweep.recount", lambda rows, before, after, k, offsets, into=None: into
+    )
     with pytest.raises((AssertionError, TypeError)):
         test_carried_counts_are_a_full_count("one", 5)
 

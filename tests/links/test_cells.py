@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal
 
 from mpibayes.hpc.components import nodes
 from mpibayes.hpc.components.boxes import log_box
+from mpibayes.hpc.crosscat.laws.normals import Normals
 from mpibayes.hpc.crosscat.lines.cells import Cells
-from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.links.forest import ROOT
 
 TREES = {"star": [ROOT, 0, 0, 0], "chain": [ROOT, 0, 1, 2], "bush": [ROOT, 0, 0, 2]}

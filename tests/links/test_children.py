@@ -10,8 +10,8 @@ from scipy.stats import chisquare
 
 from mpibayes.hpc.components import nodes
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.left_out import LeftOut
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.left_out import LeftOut
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.links.coding import Coding, parents_of

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from mpibayes.hpc.crosscat.draws import Posterior, of_chain
-from mpibayes.hpc.crosscat.tallies import Total
+from mpibayes.hpc.crosscat.summaries.tallies import Total
 from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, masks_of

@@ -10,7 +10,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.draws import of_chain
 from mpibayes.hpc.crosscat.lines.gaps import Tree
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.tallies import Total
+from mpibayes.hpc.crosscat.summaries.tallies import Total
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Cells
 from mpibayes.hpc.parallel.comm import serial

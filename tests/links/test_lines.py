@@ -10,10 +10,10 @@ from scipy.stats import chisquare, multivariate_normal, norm
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components import nodes
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.laws.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.laws.normals import Normals
 from mpibayes.hpc.crosscat.lines import boxes, parameters
 from mpibayes.hpc.crosscat.lines import law as line_law
-from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.query import predictors

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from scipy.stats import t as student
 
 from mpibayes.hpc.crosscat.chain import Mixture
-from mpibayes.hpc.crosscat.left_out import LeftOut
+from mpibayes.hpc.crosscat.laws.left_out import LeftOut
 from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.new import NewTree, Student
 from mpibayes.hpc.data.events import known_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import link_cost
+from mpibayes.hpc.crosscat.cost import link_cost
 from mpibayes.hpc.links import moves
 from mpibayes.io.table import table_from_arrays
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from mpibayes.hpc.crosscat.predictor import Predictor
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.summaries.predictor import Predictor
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.query.dependence import information

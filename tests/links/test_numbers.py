@@ -9,9 +9,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chisquare, t
 
-from mpibayes.hpc.crosscat.left_out import LeftOut
-from mpibayes.hpc.crosscat.predictor import Predictor
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.laws.left_out import LeftOut
+from mpibayes.hpc.crosscat.summaries.predictor import Predictor
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.links import bins

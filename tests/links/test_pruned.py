@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.pruning import Pruning
+from mpibayes.hpc.crosscat.view.pruning import Pruning
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 

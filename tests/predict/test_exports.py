@@ -11,9 +11,9 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.predict import DRAWS
-from mpibayes.hpc.crosscat.predictor import Predictor
 from mpibayes.hpc.crosscat.report.summarise import summarise
-from mpibayes.hpc.crosscat.row_clusters import row_clusters
+from mpibayes.hpc.crosscat.summaries.predictor import Predictor
+from mpibayes.hpc.crosscat.summaries.row_clusters import row_clusters
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.results.export import export
 from mpibayes.io.ingest import import_table
@@ -114,7 +114,7 @@ def test_batches_of_held_out_rows_do_not_matter(two_chains, monkeypatch):
     class InSevens(Predictor):
         batch = property(lambda self: 7, lambda self, n: None)
 
-    monkeypatch.setattr("mpibayes.hpc.crosscat.row_clusters.Predictor", InSevens)
+    monkeypatch.setattr("mpibayes.hpc.crosscat.summaries.row_clusters.Predictor", InSevens)
     parts = row_clusters(Posterior([two_chains]))[1][0]
     assert np.array_equal(whole.cluster, parts.cluster) and np.allclose(whole.probability, parts.probability)
 

@@ -13,8 +13,8 @@ from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws, writer
-from mpibayes.hpc.crosscat.predictor import Predictor
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.summaries.predictor import Predictor
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.results.predict import predict
 from mpibayes.io.table import table_from_arrays, write_table

@@ -14,7 +14,7 @@ from mpibayes.hpc.components.predictive import Predictive as Student
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.streams import Purpose, Stream

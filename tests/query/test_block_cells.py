@@ -6,7 +6,7 @@ from scipy.stats import chi2
 
 from mpibayes.hpc.components.boxes import log_box
 from mpibayes.hpc.components.predictive import Predictive
-from mpibayes.hpc.crosscat.blocks import BlockLaw
+from mpibayes.hpc.crosscat.laws.blocks import BlockLaw
 from mpibayes.hpc.data.events import Known, of_values
 from mpibayes.io.rows import Column
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.blocks import BlockLaw
+from mpibayes.hpc.crosscat.laws.blocks import BlockLaw
 from mpibayes.hpc.data.events import Known, everyone, of_range, of_values
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.calibration import Calibration, Tally, drawn_shifts
+from mpibayes.hpc.crosscat.laws.calibration import Calibration, Tally, drawn_shifts
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.query.gap_classes import gap_classes
 from mpibayes.hpc.results.complete import complete

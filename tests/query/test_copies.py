@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
-from mpibayes.hpc.crosscat.completion import Completion
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.completion import Completion
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query.asking import Asking
 from tests.exact.enumerate import NAN, Posterior

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat import law
-from mpibayes.hpc.crosscat.left_out import LeftOut
+from mpibayes.hpc.crosscat.laws.left_out import LeftOut
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.query.asking import Asking
 from tests.exact.enumerate import Posterior

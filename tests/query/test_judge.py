@@ -164,7 +164,7 @@ def test_the_words_that_promise_too_much_are_nowhere():
     root = Path(__file__).resolve().parents[2]
     files = [
         *(root / "hpc" / "synthetic").glob("*.py"), root / "hpc/cli/synthesize.py", root / "hpc/python/synthetic.py",
-        root / "hpc/results/synthesize.py", root / "hpc/crosscat/synthesis.py", root / "io/synthetic.py",
+        root / "hpc/results/synthesize.py", root / "hpc/crosscat/laws/synthesis.py", root / "io/synthetic.py",
         root / "docs/synthesis.md", root / "benchmarks/synthesis.py",
     ]  # fmt: skip
     for path in files:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat import law
-from mpibayes.hpc.crosscat.completion import Completion
-from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
+from mpibayes.hpc.crosscat.laws.completion import Completion
+from mpibayes.hpc.crosscat.laws.outcome_law import OutcomeLaw
 from mpibayes.hpc.data.events import Known, everyone, of_levels, of_values
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.query.asking import Asking

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.synthesis import Synthesis
+from mpibayes.hpc.crosscat.laws.synthesis import Synthesis
 from mpibayes.hpc.query import carried
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import Conditional

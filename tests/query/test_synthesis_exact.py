@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mpibayes.hpc.crosscat import synthesis
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
-from mpibayes.hpc.crosscat.population import log_cluster_weights
+from mpibayes.hpc.crosscat.laws import synthesis
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.population import log_cluster_weights
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.query.asking import Asking
 from tests.exact.enumerate import Posterior

@@ -10,7 +10,7 @@ import pytest
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat import draws as of_draws
-from mpibayes.hpc.crosscat.population import log_cluster_weights, mean_weights
+from mpibayes.hpc.crosscat.laws.population import log_cluster_weights, mean_weights
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query import compare, new_rows
 from mpibayes.hpc.query.asking import Asking
@@ -125,7 +125,7 @@ def test_wrong_twins_are_rejected(run, monkeypatch, wrong):
     right = closed_form(asking)
     if wrong == "a new cluster is weighted, too":
         monkeypatch.setattr(
-            "mpibayes.hpc.crosscat.view_law.log_cluster_weights",
+            "mpibayes.hpc.crosscat.laws.view_law.log_cluster_weights",
             lambda size, alpha, d, mean: log_cluster_weights(size * mean / mean.max(), alpha, d),
         )
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
+from mpibayes.hpc.crosscat.view.pitman_yor import log_eppf
 from mpibayes.hpc.links.forest import log_prior_of
 from mpibayes.io.rows import Column
 

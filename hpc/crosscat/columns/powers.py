@@ -23,12 +23,13 @@ from mpibayes.errors import NumericalError
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.components.product import Parameters, Part
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat import host, sync
+from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.columns.bodies import Bodies
 from mpibayes.hpc.crosscat.columns.scan import Present, Rowwise, auxiliaries, of_views
-from mpibayes.hpc.crosscat.pruning import Pruning
-from mpibayes.hpc.crosscat.state import Shared, Weights, exchange
-from mpibayes.hpc.crosscat.sweep import Step
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.pruning import Pruning
+from mpibayes.hpc.crosscat.view.state import Shared, Weights, exchange
+from mpibayes.hpc.crosscat.view.sweep import Step
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 from mpibayes.kernels import mixture as kernels
 

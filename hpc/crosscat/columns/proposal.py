@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.subject import Labelled, Subject
 from mpibayes.hpc.crosscat.columns.values import by_value, compact
 from mpibayes.hpc.crosscat.start.subsample import IDLE
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.errors import NumericalError
-from mpibayes.hpc.crosscat import host, sync
+from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.columns import powers, scan, subtrees
 from mpibayes.hpc.crosscat.moves import round as moves
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.moves import cuts
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane

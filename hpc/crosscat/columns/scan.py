@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.start.subsample import IDLE
-from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows

@@ -9,8 +9,8 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import Gather
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.io.rows import ARRAYS, Rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.of_columns import OfColumns
+from mpibayes.hpc.crosscat.summaries.of_columns import OfColumns
 from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column, Rows
 

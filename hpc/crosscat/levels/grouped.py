@@ -11,7 +11,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.level import Level, first_level
 from mpibayes.hpc.crosscat.levels.of_run import ViewLevels, levels_of_views
-from mpibayes.hpc.crosscat.representative import Representative
+from mpibayes.hpc.crosscat.summaries.representative import Representative
 from mpibayes.text import counted
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.tree import Tree
 from mpibayes.hpc.crosscat.levels.votes import Patterns, cut_into, vote
-from mpibayes.hpc.crosscat.partitions import jaccard
+from mpibayes.hpc.crosscat.summaries.partitions import jaccard
 from mpibayes.hpc.posterior.similarity import similarity_of
 from mpibayes.text import counted, percent
 

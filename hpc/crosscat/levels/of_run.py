@@ -12,9 +12,9 @@ from mpibayes.hpc.crosscat.levels.cells import Tally, for_tree, tally
 from mpibayes.hpc.crosscat.levels.level import Level, Part, judged
 from mpibayes.hpc.crosscat.levels.tree import Tree, grow, joined
 from mpibayes.hpc.crosscat.levels.votes import Patterns, patterns
-from mpibayes.hpc.crosscat.of_columns import OfColumns
-from mpibayes.hpc.crosscat.representative import SAMPLED
-from mpibayes.hpc.crosscat.tallies import cuts
+from mpibayes.hpc.crosscat.summaries.of_columns import OfColumns
+from mpibayes.hpc.crosscat.summaries.representative import SAMPLED
+from mpibayes.hpc.crosscat.summaries.tallies import cuts
 from mpibayes.hpc.posterior.chains import evenly
 
 MOST_DRAWS, FEWEST_DRAWS = 5, 3  # draws used of each chain

@@ -10,8 +10,8 @@ import numpy as np
 
 from mpibayes.hpc.components.boxes import draw_in_box, log_box
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.blocks import LEAST, patterns_of
-from mpibayes.hpc.crosscat.normals import Normals
+from mpibayes.hpc.crosscat.laws.blocks import LEAST, patterns_of
+from mpibayes.hpc.crosscat.laws.normals import Normals
 from mpibayes.hpc.parallel.streams import Stream
 
 IN_BOXES = 2**31 + 3  # sub-stream

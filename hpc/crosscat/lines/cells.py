@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from mpibayes.hpc.components.nodes import NODES, log_sum, nodes_in, width_level
-from mpibayes.hpc.crosscat.blocks import LEAST, patterns_of
-from mpibayes.hpc.crosscat.normals import LOG_2PI, Normals
+from mpibayes.hpc.crosscat.laws.blocks import LEAST, patterns_of
+from mpibayes.hpc.crosscat.laws.normals import LOG_2PI, Normals
 from mpibayes.hpc.links.forest import ROOT
 
 PANEL = 3.0  # width of an event's panels, of 6 nodes each

@@ -10,8 +10,8 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.lines.moments import line_moments
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.links.children import Cells, Children
 from mpibayes.hpc.links.coding import NUMBERS, Coding
 from mpibayes.hpc.links.forest import ROOT

@@ -19,8 +19,8 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.lines.parameters import LineParameters
-from mpibayes.hpc.crosscat.state import Shared, Weights
-from mpibayes.hpc.crosscat.sweep import instantiated
+from mpibayes.hpc.crosscat.view.state import Shared, Weights
+from mpibayes.hpc.crosscat.view.sweep import instantiated
 from mpibayes.hpc.links.coding import Coding, number_in
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream

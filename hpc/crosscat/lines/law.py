@@ -19,11 +19,11 @@ from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.blocks import IN_CELLS, LEAST, BlockLaw, patterns_of, ranges
+from mpibayes.hpc.crosscat.laws.blocks import IN_CELLS, LEAST, BlockLaw, patterns_of, ranges
+from mpibayes.hpc.crosscat.laws.normals import Normals
 from mpibayes.hpc.crosscat.lines.boxes import Boxes
 from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.parameters import LineParameters
-from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT

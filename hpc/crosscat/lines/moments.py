@@ -13,7 +13,7 @@ import numpy as np
 from mpibayes.hpc.components.block import unpack
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.links.lines import Moments
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows

@@ -21,10 +21,10 @@ from mpibayes.hpc.components.nodes import NODES as NODES_IN
 from mpibayes.hpc.components.nodes import log_sum, width_level
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat.blocks import patterns_of
+from mpibayes.hpc.crosscat.laws.blocks import patterns_of
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.law import LineLaw
-from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT

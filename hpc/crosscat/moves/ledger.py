@@ -11,15 +11,15 @@ import numpy as np
 
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.statistics import Statistics, join
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides
+from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.view import View
+    from mpibayes.hpc.crosscat.view.view import View
     from mpibayes.hpc.outcome.branching import Branches
     from mpibayes.hpc.outcome.outcome import Outcome
 

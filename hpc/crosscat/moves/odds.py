@@ -11,7 +11,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.sync import apart
+from mpibayes.hpc.crosscat.view.sync import apart
 
 
 class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind in KINDS)])):

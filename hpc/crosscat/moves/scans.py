@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import both_sides
-from mpibayes.hpc.crosscat.sync import Counts, Moments, apart
+from mpibayes.hpc.crosscat.view.sync import Counts, Moments, apart
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import scans as kernels

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.best_chain import late_log_joint, order
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
-from mpibayes.hpc.crosscat.partitions import nearest
-from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
+from mpibayes.hpc.crosscat.summaries.best_chain import late_log_joint, order
+from mpibayes.hpc.crosscat.summaries.partitions import nearest
+from mpibayes.hpc.crosscat.summaries.representative import FEWEST
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.posterior.similarity import similarity

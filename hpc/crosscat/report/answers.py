@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.agreement import ALIKE, Agreement, ChainSummary, ranked, worst
-from mpibayes.hpc.crosscat.representative import FEWEST
+from mpibayes.hpc.crosscat.summaries.representative import FEWEST
 from mpibayes.hpc.posterior.scalars import r_hat_in_words
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import Judgement

@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
 from mpibayes.hpc.crosscat.report.names import NAMELESS, against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.telling import Shared
 from mpibayes.hpc.crosscat.report.traits import Trait, traits_of
-from mpibayes.hpc.crosscat.shares import PopulationShares
+from mpibayes.hpc.crosscat.summaries.shares import PopulationShares
 from mpibayes.hpc.report.document import Levels, Numbers
 from mpibayes.text import counted, enumerated
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.outcomes import Outcomes
-from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.report import outcome_scores
 from mpibayes.hpc.crosscat.report.outcome_scores import Scores, scores_of, without_clusters
-from mpibayes.hpc.crosscat.representative import Representative
+from mpibayes.hpc.crosscat.summaries.outcomes import Outcomes
+from mpibayes.hpc.crosscat.summaries.partitions import contingency
+from mpibayes.hpc.crosscat.summaries.representative import Representative
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.report.document import PAGE, Field, Section, Table, on_page, on_paper
 from mpibayes.text import enumerated, number

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.crosscat.draws import Posterior, narrow
-from mpibayes.hpc.crosscat.outcomes import Outcomes
+from mpibayes.hpc.crosscat.summaries.outcomes import Outcomes
 from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.columns import Predictors

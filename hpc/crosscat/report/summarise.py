@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.partitions import posterior_of_count
 from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.answers import climbed
@@ -23,7 +22,8 @@ from mpibayes.hpc.crosscat.report.links import Links, links_of
 from mpibayes.hpc.crosscat.report.outcome import Effects, effects_of, warnings_of
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
 from mpibayes.hpc.crosscat.report.view_summary import ViewSummary, describe
-from mpibayes.hpc.crosscat.representative import Compared, Representatives, representatives
+from mpibayes.hpc.crosscat.summaries.partitions import posterior_of_count
+from mpibayes.hpc.crosscat.summaries.representative import Compared, Representatives, representatives
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.report.tables import not_started

@@ -11,7 +11,6 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.draws import OfColumns, Posterior, ViewDraw
 from mpibayes.hpc.crosscat.levels.cells import in_intervals
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
-from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes
 from mpibayes.hpc.crosscat.report import distribution, groups, profiles, survival, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
@@ -20,9 +19,10 @@ from mpibayes.hpc.crosscat.report.links import Links
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile
 from mpibayes.hpc.crosscat.report.traits import Trait, picture, traits_of
-from mpibayes.hpc.crosscat.representative import COMPARED, SAMPLED, Representative
-from mpibayes.hpc.crosscat.shares import PopulationShares
-from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
+from mpibayes.hpc.crosscat.summaries.partitions import contingency, jaccard, ordered_sizes
+from mpibayes.hpc.crosscat.summaries.representative import COMPARED, SAMPLED, Representative
+from mpibayes.hpc.crosscat.summaries.shares import PopulationShares
+from mpibayes.hpc.crosscat.summaries.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.report.document import Levels, Numbers
 from mpibayes.io.rows import Rows

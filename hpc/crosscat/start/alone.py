@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
-from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Serial
 from mpibayes.hpc.parallel.tasks import Stopped

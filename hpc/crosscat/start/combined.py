@@ -21,13 +21,13 @@ from math import fsum  # sets have no order
 import numpy as np
 
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity, densities
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, linked
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.strategy import SEARCHES, clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Found, Pilot, found_by
-from mpibayes.hpc.crosscat.view import Settings
-from mpibayes.hpc.crosscat.view_density import ViewDensity, densities
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial

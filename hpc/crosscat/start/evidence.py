@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.subject import Subject
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
-from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.laws.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import gammaln
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.moves.round import SMALL
-from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator
 

@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.start.alone import chain_on
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import settings_of_search
-from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator

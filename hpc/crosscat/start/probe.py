@@ -16,8 +16,8 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.view import View
-from mpibayes.hpc.crosscat.view_density import ViewDensity
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.once import Result, once
 from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Pilot, follow, found_by
-from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator

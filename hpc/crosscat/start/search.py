@@ -21,11 +21,11 @@ from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.cycle_info import CycleInfo
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start.evidence import log_weight, product, suited
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.trials import Trials
-from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view.pitman_yor import log_eppf
+from mpibayes.hpc.crosscat.view.view import View
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.rows import Rows

@@ -23,7 +23,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.law import Density
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
+from mpibayes.hpc.crosscat.laws.view_density import densities
 from mpibayes.hpc.crosscat.start import newcomers
 from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
 from mpibayes.hpc.crosscat.start.evidence import log_evidence
@@ -31,8 +31,8 @@ from mpibayes.hpc.crosscat.start.once import once
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_new_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
-from mpibayes.hpc.crosscat.view import Settings
-from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.crosscat.view.pitman_yor import log_eppf
+from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator

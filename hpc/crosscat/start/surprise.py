@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.laws.view_density import densities
 from mpibayes.hpc.crosscat.start.subsample import IDLE
-from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 MAX_ROWS = 3_000  # of each kind: idle, and in clusters

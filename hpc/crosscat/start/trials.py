@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns import alike
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views, scores
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start import probe
 from mpibayes.hpc.crosscat.start.evidence import dealt, log_evidence, log_weight, product, suited
-from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view.pitman_yor import log_eppf
+from mpibayes.hpc.crosscat.view.view import View
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.probe import Probe

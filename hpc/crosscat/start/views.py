@@ -16,7 +16,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.laws.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, grouped, linked
 from mpibayes.hpc.crosscat.start.probe import Probe

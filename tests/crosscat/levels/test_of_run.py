@@ -16,7 +16,7 @@ from mpibayes.hpc.crosscat.report import distribution, group_words, groups, leve
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.report.verdict import verdict
-from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking

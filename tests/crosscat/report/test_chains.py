@@ -10,11 +10,11 @@ import pytest
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.keys import Run
 from mpibayes.hpc.config.places import Places
-from mpibayes.hpc.crosscat.partitions import nearest, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.crosscat.report import remedies, summarise
 from mpibayes.hpc.crosscat.report.answers import answer, listed, settled
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
+from mpibayes.hpc.crosscat.summaries.partitions import nearest, variations
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
 from mpibayes.hpc.posterior.similarity import similarity

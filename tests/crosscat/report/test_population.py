@@ -7,7 +7,7 @@ import pytest
 
 import mpibayes as mb
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.shares import PopulationShares
+from mpibayes.hpc.crosscat.summaries.shares import PopulationShares
 from mpibayes.hpc.posterior.linearised import linearised_variance
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run, planted

@@ -19,8 +19,8 @@ from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.report.traits import Trait
 from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.crosscat.report.view_summary import ClusterLine
-from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.summaries.representative import representatives
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.report.page.page import page
 from mpibayes.hpc.report.text import text_of

@@ -6,11 +6,19 @@ from scipy.stats import entropy
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, nearest, ordered_sizes, typical, variations
 from mpibayes.hpc.crosscat.report import profiles, traits
 from mpibayes.hpc.crosscat.report.telling import shared_of
-from mpibayes.hpc.crosscat.representative import Compared, _chosen
-from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
+from mpibayes.hpc.crosscat.summaries.partitions import (
+    by_size,
+    contingency,
+    jaccard,
+    nearest,
+    ordered_sizes,
+    typical,
+    variations,
+)
+from mpibayes.hpc.crosscat.summaries.representative import Compared, _chosen
+from mpibayes.hpc.crosscat.summaries.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.io.table import table_from_arrays

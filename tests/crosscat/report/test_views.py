@@ -10,10 +10,10 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.exports import clusters
-from mpibayes.hpc.crosscat.partitions import by_size, variations
 from mpibayes.hpc.crosscat.report import agreement, dependence, figures, numbers, report, tables
 from mpibayes.hpc.crosscat.report.answers import answer
 from mpibayes.hpc.crosscat.report.summarise import summarise
+from mpibayes.hpc.crosscat.summaries.partitions import by_size, variations
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.report.document import PAGE, Table
 from mpibayes.hpc.run.directory import write_start

@@ -11,9 +11,9 @@ import numpy as np
 
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.pruning import Pruning
-from mpibayes.hpc.crosscat.state import Shared
-from mpibayes.hpc.crosscat.sync import COUNTS, Changes, Counts
+from mpibayes.hpc.crosscat.view.pruning import Pruning
+from mpibayes.hpc.crosscat.view.state import Shared
+from mpibayes.hpc.crosscat.view.sync import COUNTS, Changes, Counts
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as pruned

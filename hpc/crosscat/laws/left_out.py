@@ -15,10 +15,10 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.normal import posterior
-from mpibayes.hpc.crosscat.branches import LineBranch, NumberBranch
+from mpibayes.hpc.crosscat.laws.branches import LineBranch, NumberBranch
+from mpibayes.hpc.crosscat.laws.view_law import Scores, ViewLaw, normalised
 from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.lines.new import opened
-from mpibayes.hpc.crosscat.view_law import Scores, ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.calibration import Calibration
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.calibration import Calibration
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import PartOfTable
 from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane

@@ -11,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.columns.cells import places, renumbered
-from mpibayes.hpc.crosscat.tallies import Tallies
+from mpibayes.hpc.crosscat.summaries.tallies import Tallies
 from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.forest import ROOT

@@ -29,9 +29,9 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Draw, Posterior, narrow
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.representative import Representative
-from mpibayes.hpc.crosscat.view_density import Pattern, ViewDensity, is_missing, patterns
+from mpibayes.hpc.crosscat.laws.view_density import Pattern, ViewDensity, is_missing, patterns
+from mpibayes.hpc.crosscat.summaries.partitions import contingency
+from mpibayes.hpc.crosscat.summaries.representative import Representative
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.io.recording import number as number_at
 from mpibayes.io.recording import recorded

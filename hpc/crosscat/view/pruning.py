@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.state import Shared
+from mpibayes.hpc.crosscat.view.state import Shared
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as kernel

@@ -20,7 +20,7 @@ from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.state import Partition
+from mpibayes.hpc.crosscat.view.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import merge_up
@@ -28,7 +28,7 @@ from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.view import View
+    from mpibayes.hpc.crosscat.view.view import View
 
 SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))

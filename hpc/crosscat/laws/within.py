@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording

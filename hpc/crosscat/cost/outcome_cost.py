@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.chain import Mixture
-from mpibayes.hpc.crosscat.cost_model import Coefficients
+from mpibayes.hpc.crosscat.cost.cost_model import Coefficients
 from mpibayes.hpc.crosscat.with_outcome import columns_of
 from mpibayes.hpc.outcome.columns import Columns
 from mpibayes.hpc.outcome.keys import Outcome

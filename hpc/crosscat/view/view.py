@@ -15,15 +15,15 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat import update as global_update
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Ledger, Tally
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
-from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.crosscat.state import Partition
-from mpibayes.hpc.crosscat.sweep import Step
+from mpibayes.hpc.crosscat.view import sync
+from mpibayes.hpc.crosscat.view import update as global_update
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor, log_eppf
+from mpibayes.hpc.crosscat.view.pruning import Pruning
+from mpibayes.hpc.crosscat.view.state import Partition
+from mpibayes.hpc.crosscat.view.sweep import Step
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator

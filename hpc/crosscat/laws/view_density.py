@@ -18,8 +18,8 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.branches import branches_of
-from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.laws.branches import branches_of
+from mpibayes.hpc.crosscat.laws.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.lines.law import LineLaw, line_laws
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.links import bins
@@ -33,7 +33,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.view import View
+    from mpibayes.hpc.crosscat.view.view import View
 
 
 @dataclass

@@ -18,10 +18,10 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.grouped import grouped
-from mpibayes.hpc.crosscat.partitions import contingency
 from mpibayes.hpc.crosscat.predict import DRAWS
-from mpibayes.hpc.crosscat.predictor import Predictor
-from mpibayes.hpc.crosscat.representative import COMPARED, Representative, Representatives, representatives
+from mpibayes.hpc.crosscat.summaries.partitions import contingency
+from mpibayes.hpc.crosscat.summaries.predictor import Predictor
+from mpibayes.hpc.crosscat.summaries.representative import COMPARED, Representative, Representatives, representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import RowClusters, named
 from mpibayes.hpc.posterior.asked import require_likelihood

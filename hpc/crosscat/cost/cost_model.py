@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mpibayes.hpc.crosscat.cost_constants import SECONDS
+from mpibayes.hpc.crosscat.cost.cost_constants import SECONDS
 from mpibayes.hpc.parallel.shards import busiest
 
 LANES = 16  # clusters worked on together

@@ -15,8 +15,8 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components, Dealing
-from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
-from mpibayes.hpc.crosscat.state import Partition, Shared, Weights, exchange
+from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
+from mpibayes.hpc.crosscat.view.state import Partition, Shared, Weights, exchange
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator

@@ -17,12 +17,12 @@ import numpy as np
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import empty, join
-from mpibayes.hpc.crosscat import reach
-from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
-from mpibayes.hpc.crosscat.branches import branches_of
+from mpibayes.hpc.crosscat.laws import reach
+from mpibayes.hpc.crosscat.laws.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.laws.branches import branches_of
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.within import draw_within, number_within
 from mpibayes.hpc.crosscat.lines.law import LineLaw, line_laws
-from mpibayes.hpc.crosscat.view_law import ViewLaw
-from mpibayes.hpc.crosscat.within import draw_within, number_within
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw

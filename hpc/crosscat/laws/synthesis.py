@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.cell_draws import CLUSTER, CellDraws
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.population import log_cluster_weights
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.cell_draws import CLUSTER, CellDraws
+from mpibayes.hpc.crosscat.laws.population import log_cluster_weights
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import Part
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane

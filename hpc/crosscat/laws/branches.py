@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real, log_t
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.single import InContexts, one_uniform
-from mpibayes.hpc.crosscat import reach
+from mpibayes.hpc.crosscat.laws import reach
 from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding

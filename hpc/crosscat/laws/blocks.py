@@ -18,7 +18,7 @@ from mpibayes.hpc.components.masses import log_t
 from mpibayes.hpc.components.nodes import NODES, log_sum, nodes_in, width_level
 from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.normals import Normals
+from mpibayes.hpc.crosscat.laws.normals import Normals
 from mpibayes.hpc.data.events import Events, Known, conditional
 
 

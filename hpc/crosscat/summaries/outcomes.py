@@ -18,8 +18,8 @@ from mpibayes.io.rows import Column, Rows
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.draws import Draw, Posterior
-    from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
-    from mpibayes.hpc.crosscat.view_law import ViewLaw
+    from mpibayes.hpc.crosscat.laws.outcome_law import OutcomeLaw
+    from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 
 SLICE = 65_536  # rows of a pass over the table
 
@@ -56,7 +56,7 @@ class Outcomes:
 
     def law_in(self, draw: Draw, view: ViewLaw) -> OutcomeLaw:
         """Return the outcome's law in the view of a draw, which has all predictors."""
-        from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
+        from mpibayes.hpc.crosscat.laws.outcome_law import OutcomeLaw
 
         return OutcomeLaw(AskedOutcome(self.coder, self.state(draw)), copy(view))
 

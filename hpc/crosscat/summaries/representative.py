@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.best_chain import best_of
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.of_columns import OfColumns
-from mpibayes.hpc.crosscat.partitions import by_size, nearest, typical, variations
+from mpibayes.hpc.crosscat.summaries.best_chain import best_of
+from mpibayes.hpc.crosscat.summaries.of_columns import OfColumns
+from mpibayes.hpc.crosscat.summaries.partitions import by_size, nearest, typical, variations
 from mpibayes.hpc.posterior.chains import evenly
 
 PROBES = 1000  # rows on which every kept draw is compared with every other

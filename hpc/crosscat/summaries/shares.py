@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.partitions import contingency, overlaps
+from mpibayes.hpc.crosscat.summaries.partitions import contingency, overlaps
 from mpibayes.hpc.posterior.linearised import linearised_variance
 
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from mpibayes.hpc.crosscat import stray_rows
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.cost.outcome_cost import time_coefficients
+from mpibayes.hpc.crosscat.cost.speed import Timing
 from mpibayes.hpc.crosscat.cycle_info import CycleInfo
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.laws.view_density import densities
 from mpibayes.hpc.crosscat.moves.round import OFTEN, SELDOM, SELDOM_FOR_VIEWS, later
-from mpibayes.hpc.crosscat.outcome_cost import time_coefficients
-from mpibayes.hpc.crosscat.speed import Timing
 from mpibayes.hpc.crosscat.start import combined, strategy, views
-from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.crosscat.with_outcome import add_to_sample
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.columns import Columns

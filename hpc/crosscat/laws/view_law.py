@@ -12,17 +12,17 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.laws.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.laws.population import log_cluster_weights
+from mpibayes.hpc.crosscat.laws.view_density import ViewDensity
 from mpibayes.hpc.crosscat.lines.law import LineLaw
-from mpibayes.hpc.crosscat.population import log_cluster_weights
-from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells
 from mpibayes.io.rows import Column
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
+    from mpibayes.hpc.crosscat.laws.outcome_law import OutcomeLaw
 
 AT_ONCE = 512  # rows whose scores are summed while they are in the processor's cache
 LEAST = -600.0  # least log probability, so that its inverse is finite

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import MOST_LEVELS
 from mpibayes.hpc.links.law import TreeLaw

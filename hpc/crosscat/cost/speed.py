@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mpibayes.hpc.crosscat.cost_model import (
+from mpibayes.hpc.crosscat.cost.cost_model import (
     Coefficients,
     Network,
     Problem,

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.cell_draws import CellDraws
-from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.laws.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.laws.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known, of_values
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.asked import AskedOutcome
