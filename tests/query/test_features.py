@@ -192,7 +192,7 @@ def test_questions(run, capsys, arguments, words, monkeypatch):
 
 def test_leaving_training_rows_out_is_refused(run, capsys):
     assert main(["query", str(run / "r"), "surprisal"]) == 2
-    assert "is not worked out; name new rows" in capsys.readouterr().err
+    assert "cannot leave a training row out; name new rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["complete", "synthesize"])
