@@ -244,16 +244,21 @@ def main() -> None:
     for name, (_, real) in measures.items():
         each = {method: np.array([of[name] for of in runs]) for method, runs in results.items()}
         print(f"{name:22s}" + "".join(f"{x[:, 0].mean():15.4f}" for x in each.values()) + f"{real:15.4f}")
-        if args.runs > 1 or "others" in each:
-            error = [x[:, 0].std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else np.nan for x in each.values()]
-            print(f"{'  standard error':22s}" + "".join(f"{x:15.4f}" for x in error))
+        several = args.runs > 1 or "others" in each
+        if several:
+            print_errors([x[:, 0] for x in each.values()])
         if name in ("closest training row", "disclosed"):
             print(f"{'  of held-out rows':22s}" + "".join(f"{x[:, 1].mean():15.4f}" for x in each.values()))
             apart = [x[:, 1] - x[:, 0] for x in each.values()]
             print(f"{'  difference':22s}" + "".join(f"{x.mean():15.4f}" for x in apart))
-            if args.runs > 1 or "others" in each:
-                error = [x.std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else np.nan for x in apart]
-                print(f"{'  standard error':22s}" + "".join(f"{x:15.4f}" for x in error))
+            if several:
+                print_errors(apart)
+
+
+def print_errors(of_methods: list[np.ndarray]) -> None:
+    """Print the standard errors of means over runs."""
+    error = [x.std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else np.nan for x in of_methods]
+    print(f"{'  standard error':22s}" + "".join(f"{x:15.4f}" for x in error))
 
 
 def ours(method: str) -> bool:
