@@ -87,6 +87,11 @@ class Serial:
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
         """Complete `array` on every rank: rank r contributes rows starts[r] to starts[r + 1] - 1."""
 
+    def deal_rows(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+        """Return the rows that all ranks have for this one, in rank order. array: rows for rank 0, then for rank 1, ...;
+        lengths: number of rows for each rank."""
+        return array
+
     def exchange(self, array: np.ndarray, everyones: np.ndarray) -> None:
         """Overwrite everyones[r] on every rank with the `array` of rank r, of the same size on all ranks."""
         everyones[0] = array
@@ -181,6 +186,15 @@ class Mpi:
             width = array.size // len(array)
             counts, places = np.diff(starts) * width, starts[:-1] * width
             self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
+
+    def deal_rows(self, array, lengths):
+        array, sent = np.ascontiguousarray(array), np.array(lengths, np.int64)
+        received = np.empty_like(sent)
+        self._comm.Alltoall(sent, received)
+        result = np.empty((int(received.sum()), *array.shape[1:]), array.dtype)
+        width = int(np.prod(array.shape[1:], dtype=np.int64))
+        self._comm.Alltoallv([array, (sent * width).tolist()], [result, (received * width).tolist()])
+        return result
 
     def exchange(self, array, everyones):
         self._comm.Allgather(array, everyones)
