@@ -88,6 +88,34 @@ def test_draws_in_turn_are_those_of_the_twin_on_any_shards():
         assert all(np.array_equal(a, b) for a, b in zip(first, other))
 
 
+def test_counts_follow_cells_that_another_rank_drew():
+    """Of some of the rows, as the twin does; and not without the change of a child's context."""
+    gaps, kind, labelled, levels = state()
+    before, after = levels.copy(), levels.copy()
+    seen, right = [], turns.fill_in_turn
+
+    def fill(columns, cells, own, *more, **key):
+        seen.append((columns, cells.copy()))
+        right(columns, cells, own, *more, **key)
+        seen[-1] += (cells.copy(),)
+
+    gaps._few_of[K] = tuple(gaps.lacking)
+    with mock.patch.object(turns, "fill_in_turn", fill):
+        gaps.draw(serial(), kind, np.full(len(kind), 0.4), levels, labelled, [0, 250], KEY, {})
+    columns, old, new = *seen[0][:2], seen[-1][2]
+    rows = np.arange(len(old))
+    for module, result in ((turns, after), (twin_turns, before)):
+        module.recount(columns, old, new, np.ascontiguousarray(rows[::2]), result)
+    assert np.array_equal(after, before) and not np.array_equal(after, levels)
+    turns.recount(columns, old, new, np.ascontiguousarray(rows[1::2]), after)
+    assert np.array_equal(after, levels)
+    alone = [(*column[:5], -1, column[6]) for column in columns]
+    turns.recount(alone, new, old, rows, after)
+    assert not np.array_equal(after, counted(*state()[1:3]))
+    with pytest.raises(ValueError, match="do not fit"):
+        turns.recount(columns, old, new[:, :-1].copy(), rows, after)
+
+
 def test_cells_are_drawn_in_turn_where_few_are_missing():
     gaps, kind, _, _ = state()
     assert few_cells(gaps, kind, 1000) == tuple(gaps.lacking) == (0, 1)
