@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.links.gaps import Gaps
 
 A_GAMMA = 16  # terms of a cell's weights that take as long as drawing a parameter
-ALIKE = 1 << 15  # most terms of all weights that every rank computes, rather than wait for messages
+ALIKE = 1 << 18  # most terms of all weights that every rank computes, rather than wait for messages
 AT_ONCE = 1 << 18  # most cells held by every rank, unless a single column needs more
 
 

@@ -87,10 +87,9 @@ class Serial:
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
         """Complete `array` on every rank: rank r contributes rows starts[r] to starts[r + 1] - 1."""
 
-    def deal_rows(self, array: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-        """Return the rows that all ranks have for this one, in rank order. array: rows for rank 0, then for rank 1, ...;
-        lengths: number of rows for each rank."""
-        return array
+    def deal(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Send parts[r], uint8 (n,), to rank r; return what each rank has sent to this one, in rank order."""
+        return list(parts)
 
     def exchange(self, array: np.ndarray, everyones: np.ndarray) -> None:
         """Overwrite everyones[r] on every rank with the `array` of rank r, of the same size on all ranks."""
@@ -187,14 +186,13 @@ class Mpi:
             counts, places = np.diff(starts) * width, starts[:-1] * width
             self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
 
-    def deal_rows(self, array, lengths):
-        array, sent = np.ascontiguousarray(array), np.array(lengths, np.int64)
-        received = np.empty_like(sent)
-        self._comm.Alltoall(sent, received)
-        result = np.empty((int(received.sum()), *array.shape[1:]), array.dtype)
-        width = int(np.prod(array.shape[1:], dtype=np.int64))
-        self._comm.Alltoallv([array, (sent * width).tolist()], [result, (received * width).tolist()])
-        return result
+    def deal(self, parts):
+        sent = np.array([len(part) for part in parts], np.int64)
+        lengths = np.empty_like(sent)
+        self._comm.Alltoall(sent, lengths)
+        whole = np.empty(int(lengths.sum()), np.uint8)
+        self._comm.Alltoallv([np.concatenate(parts), sent.tolist()], [whole, lengths.tolist()])
+        return np.split(whole, lengths.cumsum()[:-1])
 
     def exchange(self, array, everyones):
         self._comm.Allgather(array, everyones)

@@ -6,22 +6,25 @@ in between, and different groups run on different ranks at once. Groups stay as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import Odds
 from mpibayes.hpc.crosscat.view import sync
-from mpibayes.hpc.parallel.comm import Communicator, serial
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.packed import concatenated
 from mpibayes.io.rows import ARRAYS, Rows
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
-LABELS = np.dtype([("id", np.int64), ("shard", np.int32), ("group", np.int32), ("label", np.int32)])
+TABLE = Categorical.odds[0]
 
 
 class Part(NamedTuple):
@@ -51,39 +54,44 @@ def brought_together(
     parts, labels: of this rank's shards; a label is twice a group, or one more, or -1. first: as in `dealt`.
     """
     comm = ledger.comm
-    if comm.size == 1 or not parts:
-        if comm.size > 1:
-            comm.deal_rows(np.zeros((0, 0), np.uint8), [0] * comm.size)
+    if comm.size == 1:
         return list(parts), list(labels)
+    if not parts:
+        comm.deal([np.zeros(0, np.uint8)] * comm.size)
+        return [], []
     names = [name for name in ARRAYS if getattr(parts[0].rows, name).shape[1]]
-    each = []
-    for shard, p, label in zip(ledger.shards, parts, labels):
-        of = np.zeros(len(p.at), LABELS)
-        of["id"], of["shard"], of["group"], of["label"] = p.ids, shard.index, p.group, label
-        cells = (getattr(p.rows, name)[p.at] for name in names)
-        each.append(np.concatenate([array.view(np.uint8) for array in (of[:, None], *cells)], axis=1))
-    to = np.searchsorted(first, np.concatenate([p.group for p in parts]), side="right") - 1
-    sent = np.concatenate(each)[np.argsort(to, kind="stable")]
-    received = comm.deal_rows(sent, np.bincount(to, minlength=comm.size).tolist())
-    of = np.ascontiguousarray(received[:, : LABELS.itemsize]).view(LABELS)[:, 0]
-    rows, done = {}, LABELS.itemsize
-    for name in names:
-        like = getattr(parts[0].rows, name)
-        end = done + like.shape[1] * like.itemsize
-        rows[name], done = np.ascontiguousarray(received[:, done:end]).view(like.dtype), end
-    absent = {name: np.empty((len(of), 0), dtype) for name, dtype in ARRAYS.items() if name not in rows}
-    whole = Rows(**rows, **absent, widths=parts[0].rows.widths)
-    group, label = of["group"] - np.int32(first[comm.rank]), of["label"]
+    kinds = [np.dtype(np.int64), *[np.dtype(np.int32)] * 3, *(getattr(parts[0].rows, name).dtype for name in names)]
+    widths = [1] * 4 + [getattr(parts[0].rows, name).shape[1] for name in names]
+    each: list[list[np.ndarray]] = [[] for _ in range(comm.size)]
+    for rank, of in enumerate(each):
+        chosen = [np.flatnonzero((p.group >= first[rank]) & (p.group < first[rank + 1])) for p in parts]
+        every = list(zip(ledger.shards, parts, labels, chosen))
+        of.extend(p.ids[i].astype(np.int64) for _, p, _, i in every)
+        of.extend(np.full(len(i), shard.index, np.int32) for shard, _, _, i in every)
+        of.extend(p.group[i].astype(np.int32) for _, p, _, i in every)
+        of.extend(label[i].astype(np.int32) for _, _, label, i in every)
+        of.extend(getattr(p.rows, name)[p.at[i]] for name in names for _, p, _, i in every)
+    received = comm.deal([np.concatenate([array.view(np.uint8).ravel() for array in of]) for of in each])
+    bytes_of = [kind.itemsize * width for kind, width in zip(kinds, widths)]
+    found: list[list[np.ndarray]] = [[] for _ in kinds]
+    for message in received:
+        n = len(message) // sum(bytes_of)
+        for i, part in enumerate(sync.apart(message, [n * size for size in bytes_of])):
+            found[i].append(part.view(kinds[i]).reshape(n, widths[i]))
+    ids, shard, group, label, *cells = (np.concatenate(arrays) for arrays in found)
+    absent = {name: np.empty((len(ids), 0), dtype) for name, dtype in ARRAYS.items() if name not in names}
+    whole = Rows(**dict(zip(names, cells)), **absent, widths=parts[0].rows.widths)
+    ids, shard, group, label = ids[:, 0], shard[:, 0], group[:, 0] - np.int32(first[comm.rank]), label[:, 0]
     label = np.where(label < 0, label, label - np.int32(2 * first[comm.rank]))
-    ends = [0, len(of)]
+    ends = [0, len(ids)]
     if not ledger.components.exact:
-        ends = np.searchsorted(of["shard"], np.arange(ledger.n_shards + 1)).tolist()
-    result = []
-    for start, end in zip(ends, ends[1:]):
-        piece = whole._alike(lambda array, start=start, end=end: array[start:end])
-        ids = np.ascontiguousarray(of["id"][start:end])
-        result.append(Part(piece, np.arange(end - start), group[start:end], ids))
-    return result, [label[start:end] for start, end in zip(ends, ends[1:])]
+        ends = np.searchsorted(shard, np.arange(ledger.n_shards + 1)).tolist()
+    cut = [slice(*ends[i : i + 2]) for i in range(len(ends) - 1)]
+    pieces = (whole._alike(lambda array, of=of: array[of]) for of in cut)
+    return (
+        [Part(rows, np.arange(len(rows)), group[of], ids[of]) for rows, of in zip(pieces, cut)],
+        [label[of] for of in cut],
+    )
 
 
 def total(
@@ -100,13 +108,24 @@ def total(
     return sync.total_statistics(serial(), components, labelled(), k, n_shards)
 
 
-def shared(comm: Communicator, components: Components, odds: Odds | None, first: np.ndarray) -> Odds:
-    """Return the odds of all groups on every rank; odds: of this rank's groups. Collective."""
+def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:
+    """Return the odds of all groups on every rank, 0 at levels that no row has; odds: of this rank's groups.
+    Collective."""
+    comm, at = ledger.comm, None if ledger.met is None else np.flatnonzero(ledger.met)
     if comm.size == 1:
         return odds
-    _, whole = Odds.within(components, int(first[-1]))
+    _, whole = Odds.within(ledger.components, int(first[-1]))
+    own = slice(*first[[comm.rank, comm.rank + 1]].tolist())
+    sent, names = [], list(vars(whole))
     for name, array in vars(whole).items():
-        if odds is not None:
-            array[first[comm.rank] : first[comm.rank + 1]] = getattr(odds, name)
-        comm.share_rows(array, first)
+        mine = array[own] if odds is None else getattr(odds, name)
+        mine = mine[:, at] if at is not None and name == TABLE else mine
+        sent.append((mine.reshape(len(mine), math.prod(mine.shape[1:])), first))
+    for name, part in zip(names, concatenated(comm, sent)):
+        array = getattr(whole, name)
+        if at is not None and name == TABLE:
+            array[:] = 0
+            array[:, at] = part
+        else:
+            array[...] = part.reshape(array.shape)
     return whole

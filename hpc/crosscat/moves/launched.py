@@ -160,7 +160,7 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
     odds = None
     if own.stop > own.start:
         odds = _odds_of(ledger, parts, labels, seeds[own], tilt[own], shrink[own])
-    return shared(comm, ledger.components, odds, first)
+    return shared(ledger, odds, first)
 
 
 def _odds_of(ledger: Ledger, parts: Sequence[Part], labels, seeds, tilt, shrink) -> Odds:

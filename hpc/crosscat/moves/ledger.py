@@ -96,6 +96,7 @@ class Ledger:
         self.n_labels = len(occupied)
         self.size = size[occupied]
         self.statistics = statistics
+        self.met = self.components.categorical.met(statistics.levels)  # level rows of the rows with labels
         self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
         self.column = list(range(self.n_labels))  # of each label
 
@@ -284,7 +285,7 @@ class Ledger:
 
     def total(self, labelled, k: int) -> Statistics | None:
         """Return the statistics of clusters 0..k-1, on root."""
-        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
+        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards, self.met)
 
     def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics:
         """Return the statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on every rank.
@@ -307,7 +308,7 @@ class Ledger:
 
         def total(label_of: Callable[[int], np.ndarray], k: int) -> Statistics:
             labelled = Labelled(self.shards, label_of)
-            return sync.statistics(self.comm, self.components, labelled, k, self.n_shards)
+            return sync.statistics(self.comm, self.components, labelled, k, self.n_shards, self.met)
 
         if not self.components.exact:
             return total(both, 2 * len(label))

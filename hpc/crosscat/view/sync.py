@@ -98,14 +98,15 @@ def count(comm: Communicator, views: Sequence[View]) -> None:
 
 
 def carry(
-    comm: Communicator, before: Sequence[Counts], kept: Sequence[np.ndarray], changes: Sequence[Counts], bound: int
-) -> None:
+    comm: Communicator, before: Sequence[Counts], kept: Sequence[np.ndarray], changes: Sequence[Counts], bound: int,
+    met: Sequence[np.ndarray | None],
+) -> None:  # fmt: skip
     """Turn each view's `changes` into its counts after a cycle, on every rank, given the counts `before`. Collective.
 
     kept: instantiated clusters of each view, in order. bound: upper bound of the absolute values of changes, summed
-    over ranks.
+    over ranks. met: of each view, see `Categorical.met`.
     """
-    add_up(comm, changes, bound)
+    add_up(comm, changes, bound, met)
     for now, old, clusters in zip(changes, before, kept):
         for whole, part in zip(now, old) if len(clusters) else ():
             whole[..., : len(clusters)] += part if len(clusters) == part.shape[-1] else part[..., clusters]
@@ -150,30 +151,33 @@ def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: n
 
 
 def total_statistics(
-    comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int
-) -> Statistics | None:
+    comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int,
+    met: np.ndarray | None = None,
+) -> Statistics | None:  # fmt: skip
     """Return the statistics of clusters 0..k-1 over all shards, on root. Collective.
 
-    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
+    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped. met: see
+    `Categorical.met`, of these rows and maybe others.
     """
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
-    add_up(comm, [total])
+    add_up(comm, [total], met=[met])
     merged = merge_moments_up(comm, [moments], [each], [k], n_shards)
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
 
 def statistics(
-    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
-) -> Statistics:
+    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int,
+    met: np.ndarray | None = None,
+) -> Statistics:  # fmt: skip
     """Return the `total_statistics` on every rank. Collective."""
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
-    add_up(comm, [total])
+    add_up(comm, [total], met=[met])
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
 
@@ -279,16 +283,24 @@ def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]],
     return total or Counts.zeros(components, k)
 
 
-def add_up(comm: Communicator, many: Sequence[Counts], bound: int | None = None) -> None:
+def add_up(
+    comm: Communicator, many: Sequence[Counts], bound: int | None = None, met: Sequence[np.ndarray | None] | None = None
+) -> None:
     """Sum counts over ranks, in place; arrays with the same `wire` type share a message. Counts of rows fit 32 bits,
     since Mixture refuses more rows.
 
-    bound: upper bound of the absolute values of summed counts of rows, if known.
+    bound: upper bound of the absolute values of summed counts of rows, if known. met: see `Categorical.met`, of each,
+    or None; the other level rows have no counts on any rank, and are not sent.
     """
     if comm.size == 1 or bound == 0:
         return
+    at = [None if of is None else np.flatnonzero(of) for of in met or [None] * len(many)]
+    whole, many = many, [c if i is None else c._replace(levels=c.levels[i]) for c, i in zip(many, at)]
     for wire, kind in ((np.int32, np.int32 if bound is None or bound > SHORT else np.int16), (np.int64, np.int64)):
         _sum_end_to_end(comm, [array for counts in many for array in counts.of_wire(wire)], kind)
+    for counts, sums, rows in zip(whole, many, at):
+        if rows is not None:
+            counts.levels[rows] = sums.levels
 
 
 def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type) -> None:
