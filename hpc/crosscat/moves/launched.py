@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,8 +22,8 @@ import numpy as np
 
 from mpibayes.hpc.components.statistics import join
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, shared, total
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.crosscat.view.sync import apart

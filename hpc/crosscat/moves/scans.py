@@ -1,7 +1,7 @@
 """The scans of a launch: repeated draws of the sides of a subset of every group's rows, all of them on one rank.
 
-A scan computes odds from whole numbers, so that they do not depend on the order of the rows: real cells are measured in units of their group's standard deviation times 2^-20, so that their sums and squares are
-integers as well.
+Odds are computed from whole numbers, so that the order of the rows does not matter: real cells are measured in units
+of their group's standard deviation times 2^-20, so that their sums and squares are integers as well.
 """
 
 from __future__ import annotations

@@ -71,19 +71,20 @@ def exchange(
         process = np.concatenate([first, weights.log_weight, weights.log_tail_weight])[None]
     sent = [(process, np.minimum(np.arange(comm.size + 1), 1))]  # arrays of this rank, and the first row of each rank
     index = None if met is None else np.flatnonzero(met)
-    for kind, starts in zip(KINDS, dealing.starts):
+    present = [(kind, starts) for kind, starts in zip(KINDS, dealing.starts) if starts["column"][-1]]
+    for kind, starts in present:
         sent.append((columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form)), starts["column"]))
         for array in kind.parameters:
             mine, at = getattr(parameters, array.name), starts[array.axis]
             if array.axis == "level" and index is not None:
                 of = np.searchsorted(index, at)
-                mine, at = mine[index[of[comm.rank] : of[comm.rank + 1]] - at[comm.rank]], of
+                mine, at = mine.take(index[of[comm.rank] : of[comm.rank + 1]] - at[comm.rank], axis=0), of
             sent.append((mine, at))
     found = iter(concatenated(comm, sent))
     concentration, discount, tail_concentration, *log_weights = next(found)[0].tolist()
     log_weight, log_tail_weight = np.split(np.array(log_weights), [n_kept])
-    hyper, result = {}, {}
-    for kind, starts in zip(KINDS, dealing.starts):
+    hyper, result = dict(columns), dict(vars(parameters))
+    for kind, starts in present:
         hyper[kind.hyper] = next(found).reshape(-1, *kind.hyper_form)
         for array in kind.parameters:
             whole = next(found)
