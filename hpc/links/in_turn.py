@@ -63,7 +63,6 @@ class InTurn:
         above = {int(parents[c]) for c in columns} - {ROOT}
         self._of = sorted({*columns, *above, *(d for c in columns for d in gaps.children_of(c))})
         self._children = {d for c in columns for d in gaps.children_of(c)}
-        self._terms = [len(gaps.coding.plain[c].levels) * (1 + len(gaps.children_of(c))) for c in columns]
         self._at = [np.unique(np.concatenate([none, *(of[c] for c in columns if c in of)])) for of in gaps.at]
         ends = np.cumsum([0, *(len(at) for at in self._at)])
         sizes = comm.collect(int(ends[-1]))
@@ -77,6 +76,8 @@ class InTurn:
         comm.sum_everywhere(self._ids)
         comm.sum_everywhere(needed)
         self._rows = [np.flatnonzero(mask) for mask in needed]
+        terms = [len(gaps.coding.plain[c].levels) * (1.0 + len(gaps.children_of(c))) for c in columns]
+        self._cost = np.array(terms) @ needed  # terms of the weights of each row's cells
         self._kind: tuple[Categorical | None, list[tuple]] = None, []  # columns last described
 
     def draw(
@@ -106,14 +107,10 @@ class InTurn:
     def _dealt(self, z: np.ndarray, k: int) -> np.ndarray | None:
         """Return the rank that draws each row's cells, (n,), by its cluster z (n,) among k, so that all have about as
         much to do; None if all draw them all."""
-        if self._comm.size == 1:
+        if self._comm.size == 1 or self._cost.sum() <= ALIKE:
             return None
-        cost = np.zeros(k + 1)  # the last: idle rows
-        for terms, at in zip(self._terms, self._rows):
-            cost += terms * np.bincount(np.where(z < 0, k, z)[at], minlength=k + 1)
-        if cost.sum() <= ALIKE:
-            return None
-        rank_of, load = np.zeros(k + 1, np.intp), [0.0] * self._comm.size
+        cost = np.bincount(z + 1, self._cost, k + 1)[1:]
+        rank_of, load = np.zeros(k + 1, np.int32), [0.0] * self._comm.size  # the last: idle rows
         for cluster in np.argsort(-cost, kind="stable").tolist():
             rank_of[cluster] = rank = load.index(min(load))
             load[rank] += cost[cluster]
@@ -121,10 +118,13 @@ class InTurn:
 
     def _share(self, cells: np.ndarray, mine: np.ndarray) -> None:
         """Complete the drawn levels in `cells` on every rank, which has those of the rows in the mask `mine`."""
+        drawn = np.empty((len(self.columns), len(cells)), np.uint16)  # a column has at most 65,535 levels
         own = [1 + self._of.index(c) for c in self.columns]
-        drawn = np.where(mine[:, None], cells[:, own], 0).astype(np.uint16)  # a column has at most 65,535 levels
+        for levels, c in zip(drawn, own):
+            np.multiply(cells[:, c], mine, out=levels, casting="unsafe")
         self._comm.sum_everywhere(drawn)
-        cells[:, own] = drawn
+        for levels, c in zip(drawn, own):
+            cells[:, c] = levels
 
     def _described(self, kind: Categorical) -> list[tuple]:
         """Describe the columns as `turns.fill_in_turn` reads them."""

@@ -7,17 +7,14 @@ in between, and different groups run on different ranks at once. Groups stay as 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import Odds
-from mpibayes.hpc.crosscat.view import sync
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.crosscat.view.sync import apart
 from mpibayes.hpc.parallel.packed import concatenated
 from mpibayes.io.rows import ARRAYS, Rows
 
@@ -76,7 +73,7 @@ def brought_together(
     found: list[list[np.ndarray]] = [[] for _ in kinds]
     for message in received:
         n = len(message) // sum(bytes_of)
-        for i, part in enumerate(sync.apart(message, [n * size for size in bytes_of])):
+        for i, part in enumerate(apart(message, [n * size for size in bytes_of])):
             found[i].append(part.view(kinds[i]).reshape(n, widths[i]))
     ids, shard, group, label, *cells = (np.concatenate(arrays) for arrays in found)
     absent = {name: np.empty((len(ids), 0), dtype) for name, dtype in ARRAYS.items() if name not in names}
@@ -94,18 +91,12 @@ def brought_together(
     )
 
 
-def total(
-    components: Components, n_shards: int, parts: Sequence[Part], labels: Sequence[np.ndarray], k: int
-) -> Statistics:
-    """Return the statistics of clusters 0..k-1 of rows that are all on this rank, given their labels."""
-
-    def labelled():
-        for p, label in zip(parts, labels):
-            z = np.full(len(p.rows), -1, np.int32)
-            z[p.at] = label
-            yield p.rows, z
-
-    return sync.total_statistics(serial(), components, labelled(), k, n_shards)
+def labelled(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tuple[Rows, np.ndarray]]:
+    """Yield the rows of each part, with labels for those that shape a launch only."""
+    for p, label in zip(parts, labels):
+        z = np.full(len(p.rows), -1, np.int32)
+        z[p.at] = label
+        yield p.rows, z
 
 
 def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:

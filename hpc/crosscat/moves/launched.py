@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import join
+from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, shared, total
+from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, labelled, shared
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
-from mpibayes.hpc.crosscat.view.sync import apart
+from mpibayes.hpc.crosscat.view.sync import Counts, apart, with_moments
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -166,21 +167,19 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
 
 def _odds_of(ledger: Ledger, parts: Sequence[Part], labels, seeds, tilt, shrink) -> Odds:
     """Scan the rows of groups that are all on this rank; return the log odds given their final sides."""
-    n, of = len(seeds), (ledger.components, ledger.n_shards)
-    whole = None if ledger.components.exact else total(*of, parts, [p.group for p in parts], n)
+
+    def statistics(counts: Counts, labels: Sequence[np.ndarray]) -> Statistics:
+        return with_moments(serial(), ledger.components, labelled(parts, labels), counts, ledger.n_shards)
+
+    whole = statistics(Counts.zeros(ledger.components, len(seeds)), [p.group for p in parts])
+    scanned = [(*as_single(ledger.components, p.rows, p.at), p.group, p.ids) for p in parts]
+    subset = Subset(ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
+    subset.begin(*_flat(parts, labels, seeds))
+    subset.scan(0, min(FREE, SCANS), tilt)
+    subset.scan(FREE, SCANS, None)
     if SCANS:
-        scanned = [(*as_single(ledger.components, p.rows, p.at), p.group, p.ids) for p in parts]
-        subset = Subset(ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
-        subset.begin(*_flat(parts, labels, seeds))
-        subset.scan(0, min(FREE, SCANS), tilt)
-        subset.scan(FREE, SCANS, None)
-    if SCANS and ledger.components.exact:  # its counts are the full statistics
-        sides = subset.statistics()
-    else:
-        if SCANS:
-            labels = [2 * p.group + side for p, side in zip(parts, apart(subset.sides(), [len(p.at) for p in parts]))]
-        sides = total(*of, parts, labels, 2 * n)
-    return odds_of_predictive(ledger.components, ledger.hyper, sides)
+        labels = [2 * p.group + side for p, side in zip(parts, apart(subset.sides(), [len(p.at) for p in parts]))]
+    return odds_of_predictive(ledger.components, ledger.hyper, statistics(subset.counts(), labels))
 
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:

@@ -306,18 +306,14 @@ class Ledger:
             out[rows] = group[self.z[i][rows]] if many else 0
             return out
 
-        def total(label_of: Callable[[int], np.ndarray], k: int) -> Statistics:
-            labelled = Labelled(self.shards, label_of)
-            return sync.statistics(self.comm, self.components, labelled, k, self.n_shards, self.met)
-
-        if not self.components.exact:
-            return total(both, 2 * len(label))
         # subtract to get the other side: half the rows to count, and half the numbers to sum
-        counted = total(one, len(label))
-        whole = self.statistics.take([self.column[a] for a in label])
-        for counts in vars(whole).values():
+        counted = sync.counted(self.components, Labelled(self.shards, one), len(label))
+        sync.add_up(self.comm, [counted], met=[self.met])
+        whole = sync.Counts.of(self.statistics.take([self.column[a] for a in label]))
+        for counts in whole:
             counts[..., np.less(label, 0)] = 0
-        return both_sides(whole, counted)
+        counts = both_sides(whole, counted)
+        return sync.with_moments(self.comm, self.components, Labelled(self.shards, both), counts, self.n_shards)
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Broadcast root's odds in one message."""

@@ -11,7 +11,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.view.sync import apart
+from mpibayes.hpc.crosscat.view.sync import Counts, apart
 
 
 class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind in KINDS)])):
@@ -53,16 +53,13 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics, 
     return Odds(np.log(one / zero), few / (few + doubt * columns), *of_kinds)
 
 
-def both_sides(whole: Statistics, one: Statistics) -> Statistics:
-    """Return the statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of all its rows
-    and of side 1.
-
-    Only for tables with exact statistics: moments would lose digits in the subtraction.
-    """
+def both_sides(whole: Counts, one: Counts) -> Counts:
+    """Return the counts of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of all its rows and of
+    side 1."""
     sides = []
-    for a, b in zip(vars(whole).values(), vars(one).values()):
+    for a, b in zip(whole, one):
         both = np.empty((*b.shape, 2), b.dtype)
         if b.size:
             both[..., 0], both[..., 1] = a - b, b
-        sides.append(both.reshape(*b.shape[:-1], 2 * len(one)))
-    return Statistics(*sides)
+        sides.append(both.reshape(*b.shape[:-1], 2 * len(one.size)))
+    return Counts(*sides)

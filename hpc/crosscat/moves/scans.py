@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import both_sides
-from mpibayes.hpc.crosscat.view.sync import Counts, Moments, apart
+from mpibayes.hpc.crosscat.view.sync import Counts, apart
 from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import scans as kernels
 
@@ -37,13 +37,13 @@ class Subset:
     """The chosen rows of some groups. parts: (rows, chosen, group, ids) of shards, in the form for
     kernels.scans.Packed.
 
-    whole: statistics of the chosen rows of every group, if some are not exact. shrink (G,) float64: number of
-    pseudo-rows with the group's distribution on each side. key: of the stream of sides.
+    whole: statistics of the chosen rows of every group, of which those of measured kinds are read. shrink (G,) float64:
+    number of pseudo-rows with the group's distribution on each side. key: of the stream of sides.
     """
 
-    def __init__(self, components: Components, parts: Sequence[tuple], whole: Statistics | None, shrink, key):
+    def __init__(self, components: Components, parts: Sequence[tuple], whole: Statistics, shrink, key):
         self.components, self.shrink, self.key = components, shrink, key
-        n_real = sum(len(kind.columns) for kind in components.kinds if kind.measured)
+        self.n_real = n_real = sum(len(kind.columns) for kind in components.kinds if kind.measured)
         counted = Counts.zeros(components, 1)
         n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
@@ -55,7 +55,7 @@ class Subset:
         self.packed = kernels.Packed(parts, len(shrink), offsets, *unit)
         self.drawn = -1  # last drawn block of random numbers
 
-    def _units(self, whole: Statistics | None, n_real: int) -> np.ndarray:
+    def _units(self, whole: Statistics, n_real: int) -> np.ndarray:
         """Return the mean of each group's real cells, and the inverse of their standard deviation, (2, G, R)."""
         unit = np.zeros((2, len(self.shrink), n_real))
         if n_real:
@@ -96,14 +96,20 @@ class Subset:
         """Return the side, 0 or 1, of each row, in the order of the parts."""
         return self.packed.sides()
 
-    def statistics(self) -> Statistics:
-        """Return the statistics of the two sides of every group, for tables without real columns."""
-        return both_sides(*(self._statistics(counts.cells, counts.sums) for counts in (self.whole, self.one)))
+    def counts(self) -> Counts:
+        """Return the counts of the two sides of every group, of exact kinds."""
+        one = self._counts(self.one.cells, self.one.sums)
+        if self.zero is None:
+            return both_sides(self._counts(self.whole.cells, self.whole.sums), one)
+        zero = self._counts(self.zero.cells, self.zero.sums)  # before a scan rows may have no side
+        return both_sides(Counts(*(a + b for a, b in zip(zero, one))), one)
 
-    def _statistics(self, cells: np.ndarray, sums: np.ndarray) -> Statistics:
-        n, counts = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
-        for wire, counted in ((np.int32, cells), (np.int64, sums)):  # arrays with the same wire type are adjacent
+    def _counts(self, cells: np.ndarray, sums: np.ndarray) -> Counts:
+        n, counts, reals = len(self.shrink), Counts.zeros(self.components, len(self.shrink)), self.n_real
+        first = 1 + int(self.components.categorical.offsets[-1])  # of the numbers of observed reals
+        exact = np.concatenate([cells[:, :first], cells[:, first + reals :]], axis=1), sums[:, 2 * reals :]
+        for wire, counted in zip((np.int32, np.int64), exact):  # arrays with the same wire type are adjacent
             arrays = counts.of_wire(wire)
             for array, part in zip(arrays, apart(counted.T, [array.size // n for array in arrays])):
                 array[...] = part.reshape(array.shape)
-        return Moments(self.components).statistics(counts, np.zeros((0, n)))
+        return counts

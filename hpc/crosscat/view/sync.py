@@ -181,6 +181,20 @@ def statistics(
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
 
+def with_moments(
+    comm: Communicator,
+    components: Components,
+    labelled: Iterable[tuple[Rows, np.ndarray]],
+    counts: Counts,
+    n_shards: int,
+) -> Statistics:
+    """Return the statistics of clusters with these counts, on every rank; arguments as in `total_statistics`.
+    Collective."""
+    moments, k = Moments(components), len(counts.size)
+    each = [moments.of(rows, z, k) for rows, z in labelled] if moments.length else []
+    return moments.statistics(counts, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
+
+
 def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Statistics:
     ((rows, z),) = labelled
     return Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
