@@ -224,10 +224,28 @@ class Categorical(OneByOne):
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
 
-    def side_odds(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
-        """Log odds of every level; 0 in missing rows."""
-        table = self.log_predictive_table(multiplier, *s)
-        return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
+    def side_odds(self, multiplier: np.ndarray, s: tuple, met: np.ndarray | None = None) -> np.ndarray:
+        """Log odds of every level; 0 in missing rows and those that are not met."""
+        if met is None:
+            table = self.log_predictive_table(multiplier, *s)
+            return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
+        out = np.zeros((s[0].shape[1] // 2, len(met)), np.float32)
+        at, ends = np.flatnonzero(met), self.groups[1:] - 1
+        if not len(at):
+            return out
+        group, beta, counts = self._group_of_row[at], self.pseudo_counts(multiplier), s[0][at]
+        missing = ends[group] == at
+        counts[missing] = 0
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        observed = np.add.reduceat(counts, first, axis=0, dtype=np.int64)
+        total = np.add.reduceat(beta, self.groups[:-1])[group[first], None] + observed
+        log_total = np.repeat(np.log(total), np.diff(first, append=len(at)), axis=0)
+        counted = beta[at, None] + counts
+        counted[missing] = 1.0
+        table = np.log(counted) - log_total
+        table[missing] = 0.0
+        out[:, at] = (table[:, 1::2] - table[:, 0::2]).T
+        return out
 
     def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
         return Levels(self, self.pseudo_counts(multiplier), *s)

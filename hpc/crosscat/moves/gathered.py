@@ -14,7 +14,7 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.crosscat.moves.odds import Odds
-from mpibayes.hpc.crosscat.view.sync import apart
+from mpibayes.hpc.crosscat.view.sync import MEASURED, apart
 from mpibayes.hpc.parallel.packed import concatenated
 from mpibayes.io.rows import ARRAYS, Rows
 
@@ -91,12 +91,10 @@ def brought_together(
     )
 
 
-def labelled(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tuple[Rows, np.ndarray]]:
-    """Yield the rows of each part, with labels for those that shape a launch only."""
+def measured(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tuple[Rows, np.ndarray]]:
+    """Yield the cells of each part that moments are of, and the rows' labels."""
     for p, label in zip(parts, labels):
-        z = np.full(len(p.rows), -1, np.int32)
-        z[p.at] = label
-        yield p.rows, z
+        yield p.rows.only(MEASURED).take(p.at), label.astype(np.int32, copy=False)
 
 
 def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:

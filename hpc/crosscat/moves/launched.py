@@ -22,7 +22,7 @@ import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, labelled, shared
+from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, measured, shared
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
@@ -169,7 +169,7 @@ def _odds_of(ledger: Ledger, parts: Sequence[Part], labels, seeds, tilt, shrink)
     """Scan the rows of groups that are all on this rank; return the log odds given their final sides."""
 
     def statistics(counts: Counts, labels: Sequence[np.ndarray]) -> Statistics:
-        return with_moments(serial(), ledger.components, labelled(parts, labels), counts, ledger.n_shards)
+        return with_moments(serial(), ledger.components, measured(parts, labels), counts, ledger.n_shards)
 
     whole = statistics(Counts.zeros(ledger.components, len(seeds)), [p.group for p in parts])
     scanned = [(*as_single(ledger.components, p.rows, p.at), p.group, p.ids) for p in parts]
@@ -179,7 +179,7 @@ def _odds_of(ledger: Ledger, parts: Sequence[Part], labels, seeds, tilt, shrink)
     subset.scan(FREE, SCANS, None)
     if SCANS:
         labels = [2 * p.group + side for p, side in zip(parts, apart(subset.sides(), [len(p.at) for p in parts]))]
-    return odds_of_predictive(ledger.components, ledger.hyper, statistics(subset.counts(), labels))
+    return odds_of_predictive(ledger.components, ledger.hyper, statistics(subset.counts(), labels), met=ledger.met)
 
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:

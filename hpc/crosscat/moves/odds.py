@@ -35,14 +35,16 @@ class Odds(make_dataclass("Arrays", ["prior", "weight", *(kind.odds[0] for kind 
         return self if n == 1 else Odds(*(np.concatenate([array] * n) for array in vars(self).values()))
 
 
-def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics, doubt: float = 0.0) -> Odds:
+def odds_of_predictive(
+    components: Components, hyper: Hyper, sides: Statistics, doubt: float = 0.0, met: np.ndarray | None = None
+) -> Odds:
     """Return the log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ..., at posterior means.
 
     doubt: with m_0 and m_1 rows, cells have the weight m / (m + doubt * columns), m = m_0 m_1 / (m_0 + m_1), as odds
-    learned from few rows are too far apart.
+    learned from few rows are too far apart. met: see `Categorical.met`; the odds of other levels are 0.
     """
     of_kinds = (
-        kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind))
+        kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind), *((met,) if kind is components.categorical else ()))
         if len(kind)
         else np.zeros((len(sides) // 2, *kind.odds_form), kind.odds[1])
         for kind in components.kinds
