@@ -230,10 +230,10 @@ class Categorical(OneByOne):
             table = self.log_predictive_table(multiplier, *s)
             return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
         out = np.zeros((s[0].shape[1] // 2, len(met)), np.float32)
-        at, ends = np.flatnonzero(met), self.groups[1:] - 1
+        at, ends = np.flatnonzero(met.view(np.bool_)), self.groups[1:] - 1
         if not len(at):
             return out
-        group, beta, counts = self._group_of_row[at], self.pseudo_counts(multiplier), s[0][at]
+        group, beta, counts = self._group_of_row[at], self.pseudo_counts(multiplier), s[0].take(at, 0)
         missing = ends[group] == at
         counts[missing] = 0
         first = np.flatnonzero(np.diff(group, prepend=-1))

@@ -1,4 +1,4 @@
-"""Arrays of all ranks in one message."""
+"""Arrays of all ranks in one message, and some of their rows."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ def concatenated(comm: Communicator, sent: Sequence[tuple[np.ndarray, np.ndarray
         ]
         result.append(each[0] if len(each) == 1 else np.concatenate([mine[:0], *each]))
     return result
+
+
+def put_rows(array: np.ndarray, at: np.ndarray, rows: np.ndarray) -> None:
+    """Set rows of a contiguous array: as array[at] = rows, but several times as fast."""
+    if array.shape[1]:
+        row = np.dtype((np.void, array.shape[1] * array.itemsize))
+        array.view(row)[:, 0][at] = np.ascontiguousarray(rows).view(row)[:, 0]
+
+
+def places(met: np.ndarray | None) -> np.ndarray | None:
+    """Return the places of a mask's ones, uint8 (n,); None if there is none."""
+    return None if met is None else np.flatnonzero(met.view(np.bool_))

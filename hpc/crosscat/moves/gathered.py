@@ -15,7 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.crosscat.moves.odds import Odds
 from mpibayes.hpc.crosscat.view.sync import MEASURED, apart
-from mpibayes.hpc.parallel.packed import concatenated
+from mpibayes.hpc.parallel.packed import concatenated, places
 from mpibayes.io.rows import ARRAYS, Rows
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def measured(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tu
 def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:
     """Return the odds of all groups on every rank, 0 at levels that no row has; odds: of this rank's groups.
     Collective."""
-    comm, at = ledger.comm, None if ledger.met is None else np.flatnonzero(ledger.met)
+    comm, at = ledger.comm, places(ledger.met)
     if comm.size == 1:
         return odds
     _, whole = Odds.within(ledger.components, int(first[-1]))
@@ -108,7 +108,7 @@ def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:
     sent, names = [], list(vars(whole))
     for name, array in vars(whole).items():
         mine = array[own] if odds is None else getattr(odds, name)
-        mine = mine[:, at] if at is not None and name == TABLE else mine
+        mine = mine.take(at, 1) if at is not None and name == TABLE else mine
         sent.append((mine.reshape(len(mine), math.prod(mine.shape[1:])), first))
     for name, part in zip(names, concatenated(comm, sent)):
         array = getattr(whole, name)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
 
 T = TypeVar("T")
-ALIKE = 2**15  # most numbers in the statistics of a rank's clusters, if every rank computes what all have in them
 MOST_NUMBERS = 4  # most numbers sent per step
 CELLS = 2**21  # approximate most numbers in the statistics of joined clusters computed at once
 
@@ -98,26 +97,15 @@ class Ledger:
         self.size = size[occupied]
         self.statistics = statistics
         self.met = self.components.categorical.met(statistics.levels)  # level rows of the rows with labels
-        self.log_f = self._log_f(statistics)
+        self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
         self.column = list(range(self.n_labels))  # of each label
 
     def enter(self, statistics: Statistics) -> int:
         """Append clusters to the ledger; return the column of the first."""
         first = len(self.log_f)
         self.statistics = join([self.statistics, statistics])
-        self.log_f = np.append(self.log_f, self._log_f(statistics))
+        self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
         return first
-
-    def _log_f(self, s: Statistics) -> np.ndarray:
-        """Return the log marginal likelihood of clusters, each computed by one rank."""
-        n_ranks, k = self.comm.size, len(s)
-        if n_ranks == 1 or k * sum(map(len, vars(s).values())) < n_ranks * ALIKE:
-            return self.components.log_marginal_clusters(self.hyper, s)
-        cut, result = np.arange(n_ranks + 1) * k // n_ranks, np.zeros(k)
-        mine = slice(*cut[[self.comm.rank, self.comm.rank + 1]].tolist())
-        result[mine] = self.components.log_marginal_clusters(self.hyper, s.take(np.arange(k)[mine]))
-        self.comm.share_rows(result, cut)
-        return result
 
     def cluster(self, column: int | np.ndarray) -> Cluster:
         """Return the cluster of a column, or arrays for several columns."""

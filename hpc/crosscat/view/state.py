@@ -13,7 +13,7 @@ from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Dealing, Parameters
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.hpc.parallel.packed import concatenated
+from mpibayes.hpc.parallel.packed import concatenated, places, put_rows
 
 
 @dataclass
@@ -70,7 +70,7 @@ def exchange(
         first = weights.concentration, weights.discount, weights.tail_concentration
         process = np.concatenate([first, weights.log_weight, weights.log_tail_weight])[None]
     sent = [(process, np.minimum(np.arange(comm.size + 1), 1))]  # arrays of this rank, and the first row of each rank
-    index = None if met is None else np.flatnonzero(met)
+    index = places(met)
     present = [(kind, starts) for kind, starts in zip(KINDS, dealing.starts) if starts["column"][-1]]
     for kind, starts in present:
         sent.append((columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form)), starts["column"]))
@@ -90,7 +90,7 @@ def exchange(
             whole = next(found)
             if array.axis == "level" and index is not None:
                 every = np.zeros((int(starts["level"][-1]), whole.shape[1]), whole.dtype)
-                every[index] = whole
+                put_rows(every, index, whole)
                 whole = every
             result[array.name] = whole
     weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)

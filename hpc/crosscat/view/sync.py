@@ -23,6 +23,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.view.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.packed import places, put_rows
 from mpibayes.hpc.parallel.reduce import merge_up
 from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
@@ -308,13 +309,13 @@ def add_up(
     """
     if comm.size == 1 or bound == 0:
         return
-    at = [None if of is None else np.flatnonzero(of) for of in met or [None] * len(many)]
-    whole, many = many, [c if i is None else c._replace(levels=c.levels[i]) for c, i in zip(many, at)]
+    at = [places(of) for of in met or [None] * len(many)]
+    whole, many = many, [c if i is None else c._replace(levels=c.levels.take(i, 0)) for c, i in zip(many, at)]
     for wire, kind in ((np.int32, np.int32 if bound is None or bound > SHORT else np.int16), (np.int64, np.int64)):
         _sum_end_to_end(comm, [array for counts in many for array in counts.of_wire(wire)], kind)
     for counts, sums, rows in zip(whole, many, at):
         if rows is not None:
-            counts.levels[rows] = sums.levels
+            put_rows(counts.levels, rows, sums.levels)
 
 
 def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type) -> None:
