@@ -67,7 +67,7 @@ def brought_together(
         of.extend(np.full(len(i), shard.index, np.int32) for shard, _, _, i in every)
         of.extend(p.group[i].astype(np.int32) for _, p, _, i in every)
         of.extend(label[i].astype(np.int32) for _, _, label, i in every)
-        of.extend(getattr(p.rows, name)[p.at[i]] for name in names for _, p, _, i in every)
+        of.extend(getattr(p.rows, name).take(p.at[i], 0) for name in names for _, p, _, i in every)
     received = comm.deal([np.concatenate([array.view(np.uint8).ravel() for array in of]) for of in each])
     bytes_of = [kind.itemsize * width for kind, width in zip(kinds, widths)]
     found: list[list[np.ndarray]] = [[] for _ in kinds]

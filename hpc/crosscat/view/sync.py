@@ -31,6 +31,7 @@ from mpibayes.kernels import mixture as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view.view import View
 
+LARGE = np.uint64(2**63)
 SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
 MEASURED = [stored for kind in INEXACT for stored in kind.stored]
@@ -124,8 +125,9 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     else:
         for view, owner, *here in zip(views, owners, part, least):
             _own(view, owner, cycle, *here)
-        comm.sum_everywhere(owned)
-        comm.least_everywhere(anchor)
+        message = np.concatenate([anchor, LARGE - owned.astype(np.uint64)])  # a cluster's rows are owned on one rank
+        comm.least_everywhere(message)
+        anchor[:], owned[:] = message[: len(anchor)], LARGE - message[len(anchor) :]
     for v, statistics in enumerate(statistics_of(comm, views)):
         views[v].partition = Partition(views[v].counts.size, owners[v], part[v], statistics, least[v])
 
