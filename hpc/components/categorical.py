@@ -224,11 +224,13 @@ class Categorical(OneByOne):
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
 
-    def side_odds(self, multiplier: np.ndarray, s: tuple, met: np.ndarray | None = None) -> np.ndarray:
-        """Log odds of every level; 0 in missing rows and those that are not met."""
-        if met is None:
-            table = self.log_predictive_table(multiplier, *s)
-            return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
+    def side_odds(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
+        """Log odds of every level; 0 in missing rows."""
+        table = self.log_predictive_table(multiplier, *s)
+        return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
+
+    def side_odds_met(self, multiplier: np.ndarray, s: tuple, met: np.ndarray) -> np.ndarray:
+        """Log odds of the levels that are met; 0 in other rows, and in missing rows."""
         out = np.zeros((s[0].shape[1] // 2, len(met)), np.float32)
         at, ends = np.flatnonzero(met.view(np.bool_)), self.groups[1:] - 1
         if not len(at):

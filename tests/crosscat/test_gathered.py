@@ -112,13 +112,13 @@ def test_rows_are_put_where_they_belong(width):
 
 
 def test_odds_of_levels_that_some_row_has_are_those_of_all_levels():
-    """To the last bit; and 0 elsewhere, where they are not without the mask."""
+    """The same to the last bit; and 0 elsewhere, where they are not without the mask."""
     (a, b), _ = table("categories")
     g = np.random.default_rng(0)
     kind = Categorical([a, b], {}, {})
     levels = g.poisson(0.1, size=(int(kind.offsets[-1]), 6)).astype(np.int32)
     multiplier, met = np.array([0.3, 0.7]), levels.any(axis=1).astype(np.uint8)
-    every, some = kind.side_odds(multiplier, (levels,)), kind.side_odds(multiplier, (levels,), met)
+    every, some = kind.side_odds(multiplier, (levels,)), kind.side_odds_met(multiplier, (levels,), met)
     assert np.array_equal(every[:, met > 0], some[:, met > 0])
     assert not some[:, met == 0].any() and every[:, met == 0].any()
-    assert not kind.side_odds(multiplier, (0 * levels,), 0 * met).any()
+    assert not kind.side_odds_met(multiplier, (0 * levels,), 0 * met).any()

@@ -117,7 +117,7 @@ def test_counts_without_the_cells_of_other_ranks_differ():
 
 
 def test_counts_follow_cells_that_another_rank_drew():
-    """Of some of the rows, as the twin does; and not without the change of a child's context."""
+    """Counts of some rows change as with the twin, and differ without the change of a child's context."""
     gaps, kind, labelled, levels = state()
     before, after = levels.copy(), levels.copy()
     seen, right = [], turns.fill_in_turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import make_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,16 +44,19 @@ def odds_of_predictive(
     doubt: with m_0 and m_1 rows, cells have the weight m / (m + doubt * columns), m = m_0 m_1 / (m_0 + m_1), as odds
     learned from few rows are too far apart. met: see `Categorical.met`; the odds of other levels are 0.
     """
-    of_kinds = (
-        kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind), *((met,) if kind is components.categorical else ()))
-        if len(kind)
-        else np.zeros((len(sides) // 2, *kind.odds_form), kind.odds[1])
-        for kind in components.kinds
-    )
+
+    def odds(kind: Any) -> np.ndarray:
+        of = getattr(hyper, kind.hyper), sides.of(kind)
+        if not len(kind):
+            return np.zeros((len(sides) // 2, *kind.odds_form), kind.odds[1])
+        return (
+            kind.side_odds(*of) if met is None or kind is not components.categorical else kind.side_odds_met(*of, met)
+        )
+
     zero, one = sides.size[0::2], sides.size[1::2]
     columns = sum(len(kind) for kind in components.kinds)
     few = zero * one / (zero + one)
-    return Odds(np.log(one / zero), few / (few + doubt * columns), *of_kinds)
+    return Odds(np.log(one / zero), few / (few + doubt * columns), *map(odds, components.kinds))
 
 
 def both_sides(whole: Counts, one: Counts) -> Counts:
