@@ -59,16 +59,7 @@ def brought_together(
     names = [name for name in ARRAYS if getattr(parts[0].rows, name).shape[1]]
     kinds = [np.dtype(np.int64), *[np.dtype(np.int32)] * 3, *(getattr(parts[0].rows, name).dtype for name in names)]
     widths = [1] * 4 + [getattr(parts[0].rows, name).shape[1] for name in names]
-    each: list[list[np.ndarray]] = [[] for _ in range(comm.size)]
-    for rank, of in enumerate(each):
-        chosen = [np.flatnonzero((p.group >= first[rank]) & (p.group < first[rank + 1])) for p in parts]
-        every = list(zip(ledger.shards, parts, labels, chosen))
-        of.extend(p.ids[i].astype(np.int64) for _, p, _, i in every)
-        of.extend(np.full(len(i), shard.index, np.int32) for shard, _, _, i in every)
-        of.extend(p.group[i].astype(np.int32) for _, p, _, i in every)
-        of.extend(label[i].astype(np.int32) for _, _, label, i in every)
-        of.extend(getattr(p.rows, name).take(p.at[i], 0) for name in names for _, p, _, i in every)
-    received = comm.deal([np.concatenate([array.view(np.uint8).ravel() for array in of]) for of in each])
+    received = comm.deal([_message(ledger, parts, labels, names, first[r : r + 2]) for r in range(comm.size)])
     bytes_of = [kind.itemsize * width for kind, width in zip(kinds, widths)]
     found: list[list[np.ndarray]] = [[] for _ in kinds]
     for message in received:
@@ -89,6 +80,22 @@ def brought_together(
         [Part(rows, np.arange(len(rows)), group[of], ids[of]) for rows, of in zip(pieces, cut)],
         [label[of] for of in cut],
     )
+
+
+def _message(
+    ledger: Ledger, parts: Sequence[Part], labels: Sequence[np.ndarray], names: Sequence[str], groups: np.ndarray
+) -> np.ndarray:
+    """Return ids, shards, groups, labels and cells of the rows of groups from the first to before the second, array
+    after array, uint8 (n,)."""
+    of: list[np.ndarray] = []
+    chosen = [np.flatnonzero((p.group >= groups[0]) & (p.group < groups[1])) for p in parts]
+    every = list(zip(ledger.shards, parts, labels, chosen))
+    of.extend(p.ids[i].astype(np.int64) for _, p, _, i in every)
+    of.extend(np.full(len(i), shard.index, np.int32) for shard, _, _, i in every)
+    of.extend(p.group[i].astype(np.int32) for _, p, _, i in every)
+    of.extend(label[i].astype(np.int32) for _, _, label, i in every)
+    of.extend(getattr(p.rows, name).take(p.at[i], 0) for name in names for _, p, _, i in every)
+    return np.concatenate([array.view(np.uint8).ravel() for array in of])
 
 
 def measured(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tuple[Rows, np.ndarray]]:

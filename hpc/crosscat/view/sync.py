@@ -29,6 +29,7 @@ from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view.sweep import Step
     from mpibayes.hpc.crosscat.view.view import View
 
 LARGE = np.uint64(2**63)
@@ -100,16 +101,14 @@ def count(comm: Communicator, views: Sequence[View]) -> None:
 
 
 def carry(
-    comm: Communicator, before: Sequence[Counts], kept: Sequence[np.ndarray], changes: Sequence[Counts], bound: int,
-    met: Sequence[np.ndarray | None],
-) -> None:  # fmt: skip
+    comm: Communicator, before: Sequence[Counts], steps: Sequence[Step], changes: Sequence[Counts], bound: int
+) -> None:
     """Turn each view's `changes` into its counts after a cycle, on every rank, given the counts `before`. Collective.
 
-    kept: instantiated clusters of each view, in order. bound: upper bound of the absolute values of changes, summed
-    over ranks. met: of each view, see `Categorical.met`.
+    steps: of each view. bound: upper bound of the absolute values of changes, summed over ranks.
     """
-    add_up(comm, changes, bound, met)
-    for now, old, clusters in zip(changes, before, kept):
+    add_up(comm, changes, bound, [step.prior.met for step in steps])
+    for now, old, clusters in zip(changes, before, (step.kept for step in steps)):
         for whole, part in zip(now, old) if len(clusters) else ():
             whole[..., : len(clusters)] += part if len(clusters) == part.shape[-1] else part[..., clusters]
 
