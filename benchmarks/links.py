@@ -27,7 +27,7 @@ on; scored are the second half of 300 cycles, and that of all. For pairs of chai
 at the end.
 ranks: cycles of a chain with links on one rank while the others sleep, of one on each rank at once, which is what the
 machine allows, and of one on all ranks together, by turns. Timed are the second half of the first cycles (splits and
-merges in each), and as many after cycle 1,000. "of": T1 / (n Tn), median.
+merges in each), and as many after cycle 1,000 (in each fourth). "of": T1 / (n Tn), median, and of all cycles together.
 The score is the mean log density a row, in nats, of the average of the draws of the second half; with --chains a last
 line has that of the average over chains of consecutive seeds, each of which has `seconds`.
 """
@@ -284,6 +284,7 @@ def on_ranks(comm, columns, rows, links: str, cycles: int) -> dict | None:
         found |= {
             f"{name}, ms, one": 1e3 * float(np.median(one)), f"{name}, ms, all": 1e3 * float(np.median(whole)),
             f"{name}, of one": float(np.median(one / (comm.size * whole))),
+            f"{name}, of one, of all cycles together": float(one.sum() / (comm.size * whole.sum())),
             f"{name}, of what the machine allows": float(np.median(each / (comm.size * whole))),
         }  # fmt: skip
     return found

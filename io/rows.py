@@ -119,6 +119,8 @@ class Rows:
 
     def take(self, index: np.ndarray | slice) -> Rows:
         """Copy the chosen rows."""
+        if isinstance(index, np.ndarray) and index.dtype.kind == "i":
+            return self._alike(lambda array: array.take(index, 0))  # several times as fast
         return self._alike(lambda array: np.array(array[index], order="C"))
 
     def only(self, arrays: Collection[str]) -> Rows:

@@ -229,6 +229,26 @@ class Categorical(OneByOne):
         table = self.log_predictive_table(multiplier, *s)
         return np.ascontiguousarray((table[:, 1::2] - table[:, 0::2]).T, np.float32)
 
+    def side_odds_met(self, multiplier: np.ndarray, s: tuple, met: np.ndarray) -> np.ndarray:
+        """Log odds of the levels that are met; 0 in other rows, and in missing rows."""
+        out = np.zeros((s[0].shape[1] // 2, len(met)), np.float32)
+        at, ends = np.flatnonzero(met.view(np.bool_)), self.groups[1:] - 1
+        if not len(at):
+            return out
+        group, beta, counts = self._group_of_row[at], self.pseudo_counts(multiplier), s[0].take(at, 0)
+        missing = ends[group] == at
+        counts[missing] = 0
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        observed = np.add.reduceat(counts, first, axis=0, dtype=np.int64)
+        total = np.add.reduceat(beta, self.groups[:-1])[group[first], None] + observed
+        log_total = np.repeat(np.log(total), np.diff(first, append=len(at)), axis=0)
+        counted = beta[at, None] + counts
+        counted[missing] = 1.0
+        table = np.log(counted) - log_total
+        table[missing] = 0.0
+        out[:, at] = (table[:, 1::2] - table[:, 0::2]).T
+        return out
+
     def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
         return Levels(self, self.pseudo_counts(multiplier), *s)
 

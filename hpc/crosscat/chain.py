@@ -300,7 +300,7 @@ class Mixture:
             first = view.renumber(len(step.kept), dict(zip(step.opened, opened)))
             view.counts = step.changes.after(first, view.n_labels)
         changes = [view.counts for view in self.views]
-        sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
+        sync.carry(self.comm, before, steps, changes, max(int(part[-1]) for part in news))
 
     def summarise(self, views: Sequence[View] | None = None) -> None:
         """Compute the summaries of the labels for the coming cycle."""

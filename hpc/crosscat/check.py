@@ -122,7 +122,8 @@ def memory_per_rank(
     entries = sum(d + d * (d + 1) // 2 for d in joint)
     padded = -(-n_clusters // 16) * 16
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
-    launches = partial(_moves_bytes, row=row - 4 * widths["reals"], n_clusters=n_clusters, levels=levels)
+    shape = {"row": row - 4 * widths["reals"], "n_clusters": n_clusters, "levels": levels}
+    launches = partial(_moves_bytes, **shape, sent=n_ranks > 1)
     pooled = row * min(rows, max(shard, BYTES // row))
     parts = {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
@@ -160,11 +161,11 @@ def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: 
     return rows * numeric + 2 * n_clusters * tables + (16 + 8 * 12) * shard
 
 
-def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
+def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int, sent: bool) -> int:
     """Return the bytes at the peak of a round of moves. row: bytes of one row in a launch, where real cells take 4;
-    added to it are random numbers of 16 scans (32), ids, places and labels."""
+    added to it are random numbers of 16 scans (32), ids, places and labels, and copies if rows are sent to ranks."""
     shaping = min(rows, SUBSET * n_clusters, (BATCH // (row + 80)) + SUBSET)
-    return shaping * (row + 80) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
+    return shaping * (row + 80 + 3 * (row + 20) * sent) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
 def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:

@@ -1,6 +1,6 @@
 """Missing cells of parents, drawn one after another with parameters integrated out (docs/math.md 2.14): used where few
-cells are missing and tables of counts are wide. Every rank draws the cells of all rows alike, so counts need not be
-summed."""
+cells are missing and tables of counts are wide. Clusters are independent: a rank draws the cells of some clusters in
+the rows of all shards, and counts the others' afterwards; or every rank draws all of them, if there is little to do."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.links.gaps import Gaps
 
 A_GAMMA = 16  # terms of a cell's weights that take as long as drawing a parameter
+ALIKE = 1 << 18  # most terms of all weights that every rank computes, rather than wait for messages
 AT_ONCE = 1 << 18  # most cells held by every rank, unless a single column needs more
 
 
@@ -75,6 +76,8 @@ class InTurn:
         comm.sum_everywhere(self._ids)
         comm.sum_everywhere(needed)
         self._rows = [np.flatnonzero(mask) for mask in needed]
+        terms = [len(gaps.coding.plain[c].levels) * (1.0 + len(gaps.children_of(c))) for c in columns]
+        self._cost = np.array(terms) @ needed  # terms of the weights of each row's cells
         self._kind: tuple[Categorical | None, list[tuple]] = None, []  # columns last described
 
     def draw(
@@ -90,11 +93,38 @@ class InTurn:
         for (rows, z), at, part in zip(labelled, self._at, self._parts):
             turns.take_cells(rows, at, z, columns, cells[part])
         self._comm.sum_everywhere(cells)
+        rank_of = self._dealt(cells[:, 0], levels.shape[1])
+        mine, before = (True, None) if rank_of is None else (rank_of == self._comm.rank, cells.copy())
         for c, at in zip(self.columns, self._rows):
-            of = vars(Stream(purpose=Purpose.FILLED, sub=c, **key))
+            of, at = vars(Stream(purpose=Purpose.FILLED, sub=c, **key)), at if mine is True else at[mine[at]]
             turns.fill_in_turn(columns, cells, self._of.index(c), at, self._ids, levels, beta, **of)
+        if before is not None:
+            self._share(cells, mine)
+            turns.recount(columns, before, cells, np.flatnonzero(~mine), levels)
         for (rows, z), at, part in zip(labelled, self._at, self._parts):
             turns.put_cells(rows, at, z, columns, cells[part])
+
+    def _dealt(self, z: np.ndarray, k: int) -> np.ndarray | None:
+        """Return the rank that draws each row's cells, (n,), by its cluster z (n,) among k, so that all have about as
+        much to do; None if all draw them all."""
+        if self._comm.size == 1 or self._cost.sum() <= ALIKE:
+            return None
+        cost = np.bincount(z + 1, self._cost, k + 1)[1:]
+        rank_of, load = np.zeros(k + 1, np.int32), [0.0] * self._comm.size  # the last: idle rows
+        for cluster in np.argsort(-cost, kind="stable").tolist():
+            rank_of[cluster] = rank = load.index(min(load))
+            load[rank] += cost[cluster]
+        return rank_of[z]
+
+    def _share(self, cells: np.ndarray, mine: np.ndarray) -> None:
+        """Complete the drawn levels in `cells` on every rank, which has those of the rows in the mask `mine`."""
+        drawn = np.empty((len(self.columns), len(cells)), np.uint16)  # a column has at most 65,535 levels
+        own = [1 + self._of.index(c) for c in self.columns]
+        for levels, c in zip(drawn, own):
+            np.multiply(cells[:, c], mine, out=levels, casting="unsafe")
+        self._comm.sum_everywhere(drawn)
+        for levels, c in zip(drawn, own):
+            cells[:, c] = levels
 
     def _described(self, kind: Categorical) -> list[tuple]:
         """Describe the columns as `turns.fill_in_turn` reads them."""

@@ -87,6 +87,10 @@ class Serial:
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
         """Complete `array` on every rank: rank r contributes rows starts[r] to starts[r + 1] - 1."""
 
+    def deal(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Send parts[r], uint8 (n,), to rank r; return what each rank has sent to this one, in rank order."""
+        return list(parts)
+
     def exchange(self, array: np.ndarray, everyones: np.ndarray) -> None:
         """Overwrite everyones[r] on every rank with the `array` of rank r, of the same size on all ranks."""
         everyones[0] = array
@@ -181,6 +185,14 @@ class Mpi:
             width = array.size // len(array)
             counts, places = np.diff(starts) * width, starts[:-1] * width
             self._comm.Allgatherv(self._mpi.IN_PLACE, [array, (counts.tolist(), places.tolist())])
+
+    def deal(self, parts):
+        sent = np.array([len(part) for part in parts], np.int64)
+        lengths = np.empty_like(sent)
+        self._comm.Alltoall(sent, lengths)
+        whole = np.empty(int(lengths.sum()), np.uint8)
+        self._comm.Alltoallv([np.concatenate(parts), sent.tolist()], [whole, lengths.tolist()])
+        return np.split(whole, lengths.cumsum()[:-1])
 
     def exchange(self, array, everyones):
         self._comm.Allgather(array, everyones)

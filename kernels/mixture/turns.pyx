@@ -7,6 +7,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
 
@@ -163,6 +164,51 @@ def fill_in_turn(columns, int32_t[:, ::1] cells, int64_t own, const int64_t[::1]
         kernel_fill_in_turn(&words, of, own, &children[0], n_children, &cells[0, 0], cells.shape[1], &at[0],
                             at.shape[0], &ids[0], &levels[0, 0], &beta[0], n_clusters, most, &total[0], &ratio[0],
                             &weight[0])
+    free(of)
+
+
+def recount(columns, const int32_t[:, ::1] before, const int32_t[:, ::1] after, const int64_t[::1] at,
+            int32_t[:, ::1] levels):
+    """Change the counts by level row and cluster, `levels` (L, K), for the rows `at` of cells whose levels have changed
+    from `before` to `after`, (n, 1 + C) as in `fill_in_turn`; rows keep their clusters, and missing cells are the
+    same."""
+    cdef const int64_t[::1] contexts = _contexts_of(columns)
+    cdef int64_t i, c, j, k, n_columns = len(columns), parent, old, new, K = levels.shape[1]
+    cdef size_t size = (1 + n_columns) * sizeof(int32_t)
+    cdef bint fits = before.shape[0] == after.shape[0] and before.shape[1] == after.shape[1] == 1 + n_columns
+    if not fits:
+        raise ValueError("columns, cells and counts do not fit together")
+    if not at.shape[0]:
+        return
+    cdef column_t *of = _described(columns, contexts, levels.shape[0])
+    for i in range(at.shape[0]):
+        fits = fits and 0 <= at[i] < before.shape[0]
+        if not fits or before[at[i], 0] < 0 or memcmp(&before[at[i], 0], &after[at[i], 0], size) == 0:
+            continue
+        fits = before[at[i], 0] == after[at[i], 0] < K
+        for c in range(n_columns):
+            fits = fits and 0 <= before[at[i], 1 + c] <= of[c].n_levels and 0 <= after[at[i], 1 + c] <= of[c].n_levels
+            fits = fits and (before[at[i], 1 + c] == of[c].n_levels) == (after[at[i], 1 + c] == of[c].n_levels)
+    if not fits:
+        free(of)
+        raise ValueError("columns, cells and counts do not fit together")
+    with nogil:
+        for j in range(at.shape[0]):
+            i = at[j]
+            k = before[i, 0]
+            if k < 0 or memcmp(&before[i, 0], &after[i, 0], size) == 0:
+                continue
+            for c in range(n_columns):
+                parent = of[c].parent
+                old, new = before[i, 1 + c], after[i, 1 + c]
+                if old == of[c].n_levels or (parent >= 0 and before[i, 1 + parent] == of[parent].n_levels):
+                    continue
+                if parent >= 0:
+                    old += of[parent].context[before[i, 1 + parent]] * (of[c].n_levels + 1)
+                    new += of[parent].context[after[i, 1 + parent]] * (of[c].n_levels + 1)
+                if old != new:
+                    levels[of[c].first + old, k] -= 1
+                    levels[of[c].first + new, k] += 1
     free(of)
 
 

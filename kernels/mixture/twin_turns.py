@@ -1,4 +1,4 @@
-"""The kernel of turns.pyx in plain Python: slow, and its specification."""
+"""The kernels of turns.pyx in plain Python: slow, and their specification."""
 
 from __future__ import annotations
 
@@ -47,3 +47,16 @@ def fill_in_turn(columns, cells, own, at, ids, levels, beta, *, by_children=True
         after = int((total[:-1] <= word * 2.0**-53 * total[-1]).sum())
         cells[row, 1 + own] = after
         count(row, k, after, 1)
+
+
+def recount(columns, before, after, at, levels):
+    """See turns.recount."""
+    for row in at:
+        k = before[row, 0]
+        for c, (_, _, first, n_levels, _, parent, _) in enumerate(columns):
+            for cells, change in ((before, -1), (after, 1)):
+                level, above = cells[row, 1 + c], cells[row, 1 + parent] if parent >= 0 else 0
+                if k < 0 or level == n_levels or (parent >= 0 and above == columns[parent][3]):
+                    continue
+                context = columns[parent][6][above] if parent >= 0 else 0
+                levels[first + context * (n_levels + 1) + level, k] += change

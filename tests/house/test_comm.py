@@ -55,6 +55,19 @@ def test_rows_shared_in_place(empty, kind):
     np.testing.assert_array_equal(result, whole)
 
 
+@pytest.mark.mpi
+def test_bytes_are_dealt_to_ranks():
+    comm = world()
+
+    def part(source, to):
+        return np.full((source + 2 * to) % 3 * 5, 10 * source + to, np.uint8)
+
+    received = comm.deal([part(comm.rank, to) for to in range(comm.size)])
+    for source, found in enumerate(received):
+        np.testing.assert_array_equal(found, part(source, comm.rank))
+    assert len(received) == comm.size
+
+
 def test_one_process_keeps_what_it_has():
     comm, result = serial(), words(0, 9)
     comm.least_everywhere(result)

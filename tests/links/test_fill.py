@@ -11,7 +11,8 @@ from mpibayes.hpc.links import in_turn
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps, masks_of
 from mpibayes.hpc.links.in_turn import few_cells, in_parts
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel import shards
+from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
@@ -86,6 +87,61 @@ def test_draws_in_turn_are_those_of_the_twin_on_any_shards():
         in_two_parts = drawn_by(turns.fill_in_turn, False)
     for other in (twin, drawn_by(turns.fill_in_turn, True), in_two_parts):
         assert all(np.array_equal(a, b) for a, b in zip(first, other))
+
+
+def drawn_on_ranks(comm, alike):
+    """Coded rows of this rank's shards and the counts after draws in turn, by all ranks alike or by clusters."""
+    gaps, kind, labelled, levels = state()
+    mine = shards.of_rank(2, comm.size, comm.rank)
+    gaps.at, labelled = [gaps.at[i] for i in mine], [labelled[i] for i in mine]
+    gaps._few_of[K] = tuple(gaps.lacking)
+    with mock.patch.object(in_turn, "ALIKE", alike):
+        gaps.draw(comm, kind, np.full(len(kind), 0.4), levels, labelled, [[0, 250][i] for i in mine], KEY, {})
+    return [(rows.codes8, rows.codes16) for rows, _ in labelled], levels
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("alike", [-1, in_turn.ALIKE])
+def test_draws_in_turn_are_the_same_on_ranks(alike):
+    comm = world()
+    (ours, levels), (theirs, of_one) = drawn_on_ranks(comm, alike), drawn_on_ranks(serial(), alike)
+    for i, one in zip(shards.of_rank(2, comm.size, comm.rank), ours, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, theirs[i]))
+    assert np.array_equal(levels, of_one)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_counts_without_the_cells_of_other_ranks_differ():
+    with mock.patch.object(turns, "recount", lambda *arguments: None):
+        assert not np.array_equal(drawn_on_ranks(world(), -1)[1], drawn_on_ranks(serial(), -1)[1])
+
+
+def test_counts_follow_cells_that_another_rank_drew():
+    """Counts of some rows change as with the twin, and differ without the change of a child's context."""
+    gaps, kind, labelled, levels = state()
+    before, after = levels.copy(), levels.copy()
+    seen, right = [], turns.fill_in_turn
+
+    def fill(columns, cells, own, *more, **key):
+        seen.append((columns, cells.copy()))
+        right(columns, cells, own, *more, **key)
+        seen[-1] += (cells.copy(),)
+
+    gaps._few_of[K] = tuple(gaps.lacking)
+    with mock.patch.object(turns, "fill_in_turn", fill):
+        gaps.draw(serial(), kind, np.full(len(kind), 0.4), levels, labelled, [0, 250], KEY, {})
+    columns, old, new = *seen[0][:2], seen[-1][2]
+    rows = np.arange(len(old))
+    for module, result in ((turns, after), (twin_turns, before)):
+        module.recount(columns, old, new, np.ascontiguousarray(rows[::2]), result)
+    assert np.array_equal(after, before) and not np.array_equal(after, levels)
+    turns.recount(columns, old, new, np.ascontiguousarray(rows[1::2]), after)
+    assert np.array_equal(after, levels)
+    alone = [(*column[:5], -1, column[6]) for column in columns]
+    turns.recount(alone, new, old, rows, after)
+    assert not np.array_equal(after, counted(*state()[1:3]))
+    with pytest.raises(ValueError, match="do not fit"):
+        turns.recount(columns, old, new[:, :-1].copy(), rows, after)
 
 
 def test_cells_are_drawn_in_turn_where_few_are_missing():

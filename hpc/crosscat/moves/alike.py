@@ -220,7 +220,7 @@ def _running(ledger: Ledger, earlier: Statistics | None, new: Statistics) -> Sta
 def _odds(ledger: Ledger, sides: Statistics) -> Odds:
     """Return the log odds given statistics of two sides or several pairs of sides."""
     sides = replace(sides, size=sides.size + 1)  # so that a side without rows has a positive size
-    return odds_of_predictive(ledger.components, ledger.hyper, sides, DOUBT)
+    return odds_of_predictive(ledger.components, ledger.hyper, sides, DOUBT, ledger.met)
 
 
 def _first_row(ledger: Ledger, pair: np.ndarray) -> tuple[int, int]:

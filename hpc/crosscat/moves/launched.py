@@ -13,18 +13,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.components.statistics import join
+from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.gathered import Part, brought_together, dealt, measured, shared
+from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
-from mpibayes.hpc.crosscat.view.sync import apart
+from mpibayes.hpc.crosscat.view.sync import Counts, apart, with_moments
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -135,10 +138,9 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
         batches.append(
             _launch_batch(ledger, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
-    odds = None
-    if ledger.comm.rank == 0:
-        odds = Odds(*(np.concatenate([getattr(o, f.name) for o in batches]) for f in fields(Odds)))
-    return ledger.broadcast(odds, groups)
+    if len(batches) == 1:
+        return batches[0]
+    return Odds(*(np.concatenate([getattr(odds, f.name) for odds in batches]) for f in fields(Odds)))
 
 
 def _batches(ledger: Ledger, groups) -> list[slice]:
@@ -148,27 +150,36 @@ def _batches(ledger: Ledger, groups) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
 
-def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> Odds | None:
-    n, shards = len(groups), list(zip(ledger.shards, ledger.z))
+def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> Odds:
+    """Launch the groups of a batch, each on one rank, which has its rows from all shards."""
+    shards, comm = list(zip(ledger.shards, ledger.z)), ledger.comm
     chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in shards]
-    parts = [(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
-    whole = None
-    if not ledger.components.exact:
-        whole = ledger.total(_labelled(ledger, chosen, [p[2] for p in parts]), n)
-    labels = [_seeded(z[at], p[3], group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
+    parts = [Part(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
+    labels = [_seeded(z[at], p.ids, group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
+    first = dealt(np.minimum(_group_sizes(ledger, groups), SUBSET), comm.size, ledger.n_shards)
+    parts, labels = brought_together(ledger, parts, labels, first)
+    own = slice(*first[[comm.rank, comm.rank + 1]].tolist())
+    odds = None
+    if own.stop > own.start:
+        odds = _odds_of(ledger, parts, labels, seeds[own], tilt[own], shrink[own])
+    return shared(ledger, odds, first)
+
+
+def _odds_of(ledger: Ledger, parts: Sequence[Part], labels, seeds, tilt, shrink) -> Odds:
+    """Scan the rows of groups that are all on this rank; return the log odds given their final sides."""
+
+    def statistics(counts: Counts, labels: Sequence[np.ndarray]) -> Statistics:
+        return with_moments(serial(), ledger.components, measured(parts, labels), counts, ledger.n_shards)
+
+    whole = statistics(Counts.zeros(ledger.components, len(seeds)), [p.group for p in parts])
+    scanned = [(*as_single(ledger.components, p.rows, p.at), p.group, p.ids) for p in parts]
+    subset = Subset(ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
+    subset.begin(*_flat(parts, labels, seeds))
+    subset.scan(0, min(FREE, SCANS), tilt)
+    subset.scan(FREE, SCANS, None)
     if SCANS:
-        scanned = [(*as_single(ledger.components, rows, at), *rest) for rows, at, *rest in parts]
-        subset = Subset(ledger.comm, ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
-        subset.begin(*_flat(parts, labels, seeds))
-        subset.scan(0, min(FREE, SCANS), tilt)
-        subset.scan(FREE, SCANS, None)
-    if SCANS and ledger.components.exact:  # its counts are the full statistics
-        sides = subset.statistics()
-    else:
-        if SCANS:
-            labels = [2 * p[2] + side for p, side in zip(parts, apart(subset.sides(), [len(at) for at in chosen]))]
-        sides = ledger.total(_labelled(ledger, chosen, labels), 2 * n)
-    return odds_of_predictive(ledger.components, ledger.hyper, sides) if ledger.comm.rank == 0 else None
+        labels = [2 * p.group + side for p, side in zip(parts, apart(subset.sides(), [len(p.at) for p in parts]))]
+    return odds_of_predictive(ledger.components, ledger.hyper, statistics(subset.counts(), labels), met=ledger.met)
 
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
@@ -187,14 +198,12 @@ def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
 
 
 def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> np.ndarray:
-    """Draw each group's prior log odds in the first scans, and the number of rows by which its sides are shrunk; on
-    root, then broadcast."""
+    """Draw each group's prior log odds in the first scans, and the number of rows by which its sides are shrunk. The
+    last bit of a logarithm may differ between processors: only the rank that launches a group uses its own."""
     u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
-    if ledger.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
-        n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)
-        out[0] = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * u[0], 0.0)
-        out[1] = SHRINK[0] * (SHRINK[1] / SHRINK[0]) ** u[1]
-    ledger.comm.broadcast(out)
+    n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)
+    out[0] = np.where(lone, np.log(np.minimum(LEAST / n_chosen, 1.0)) * u[0], 0.0)
+    out[1] = SHRINK[0] * (SHRINK[1] / SHRINK[0]) ** u[1]
     return out
 
 
@@ -209,21 +218,10 @@ def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
 def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
     """Return the side (-1: none yet) of each row that shapes the launch on this rank, and a mask of the seeds."""
     nothing = np.zeros(0, np.int64)
-    label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
+    label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p.ids for p in parts]))
     fixed = np.zeros(len(ids), bool)
     fixed[_find(ids, seeds)[0]] = True
     return np.where(label < 0, -1, label & 1), fixed
-
-
-def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
-    """Return all rows, with labels for the chosen ones only."""
-
-    def label(i):
-        z = np.full(len(ledger.shards[i]), -1, np.int32)
-        z[chosen[i]] = labels[i]
-        return z
-
-    return Labelled(ledger.shards, label)
 
 
 def _propose(ledger: Ledger, group, given, seeds, odds, single):

@@ -96,6 +96,7 @@ class Ledger:
         self.n_labels = len(occupied)
         self.size = size[occupied]
         self.statistics = statistics
+        self.met = self.components.categorical.met(statistics.levels)  # level rows of the rows with labels
         self.log_f = self.components.log_marginal_clusters(self.hyper, statistics)
         self.column = list(range(self.n_labels))  # of each label
 
@@ -284,7 +285,7 @@ class Ledger:
 
     def total(self, labelled, k: int) -> Statistics | None:
         """Return the statistics of clusters 0..k-1, on root."""
-        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
+        return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards, self.met)
 
     def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics:
         """Return the statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on every rank.
@@ -305,18 +306,14 @@ class Ledger:
             out[rows] = group[self.z[i][rows]] if many else 0
             return out
 
-        def total(label_of: Callable[[int], np.ndarray], k: int) -> Statistics:
-            labelled = Labelled(self.shards, label_of)
-            return sync.statistics(self.comm, self.components, labelled, k, self.n_shards)
-
-        if not self.components.exact:
-            return total(both, 2 * len(label))
         # subtract to get the other side: half the rows to count, and half the numbers to sum
-        counted = total(one, len(label))
-        whole = self.statistics.take([self.column[a] for a in label])
-        for counts in vars(whole).values():
+        counted = sync.counted(self.components, Labelled(self.shards, one), len(label))
+        sync.add_up(self.comm, [counted], met=[self.met])
+        whole = sync.Counts.of(self.statistics.take([self.column[a] for a in label]))
+        for counts in whole:
             counts[..., np.less(label, 0)] = 0
-        return both_sides(whole, counted)
+        counts = both_sides(whole, counted)
+        return sync.with_moments(self.comm, self.components, Labelled(self.shards, both), counts, self.n_shards)
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
         """Broadcast root's odds in one message."""

@@ -1,8 +1,7 @@
-"""The scans of a launch: repeated draws of the sides of a subset of every group's rows, on all ranks.
+"""The scans of a launch: repeated draws of the sides of a subset of every group's rows, all of them on one rank.
 
-Each rank computes the odds of its groups from counts summed over ranks: a scan needs one sum of integers over ranks.
-Real cells are measured in units of their group's standard deviation times 2^-20, so that their sums and squares are
-integers as well.
+Odds are computed from whole numbers, so that the order of the rows does not matter: real cells are measured in units
+of their group's standard deviation times 2^-20, so that their sums and squares are integers as well.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.moves.odds import both_sides
-from mpibayes.hpc.crosscat.view.sync import Counts, Moments, apart
-from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.crosscat.view.sync import Counts, apart
 from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import scans as kernels
 
@@ -36,19 +34,16 @@ def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows,
 
 
 class Subset:
-    """The chosen rows of all groups. parts: (rows, chosen, group, ids) of each of this rank's shards, in the form for
+    """The chosen rows of some groups. parts: (rows, chosen, group, ids) of shards, in the form for
     kernels.scans.Packed.
 
-    whole: statistics of the chosen rows of every group, over all ranks, on root, if some are not exact. shrink (G,)
-    float64: number of pseudo-rows with the group's distribution on each side; the same bits on every rank. key: of the
-    stream of sides.
+    whole: statistics of the chosen rows of every group, of which those of measured kinds are read. shrink (G,) float64:
+    number of pseudo-rows with the group's distribution on each side. key: of the stream of sides.
     """
 
-    def __init__(
-        self, comm: Communicator, components: Components, parts: Sequence[tuple], whole: Statistics | None, shrink, key
-    ):
-        self.comm, self.components, self.shrink, self.key = comm, components, shrink, key
-        n_real = sum(len(kind.columns) for kind in components.kinds if kind.measured)
+    def __init__(self, components: Components, parts: Sequence[tuple], whole: Statistics, shrink, key):
+        self.components, self.shrink, self.key = components, shrink, key
+        self.n_real = n_real = sum(len(kind.columns) for kind in components.kinds if kind.measured)
         counted = Counts.zeros(components, 1)
         n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
@@ -57,20 +52,18 @@ class Subset:
         if kind.linked:
             self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # unused codes
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)
-        self.packed = kernels.Packed(parts, len(shrink), offsets, *unit) if parts else None
+        self.packed = kernels.Packed(parts, len(shrink), offsets, *unit)
         self.drawn = -1  # last drawn block of random numbers
 
-    def _units(self, whole: Statistics | None, n_real: int) -> np.ndarray:
+    def _units(self, whole: Statistics, n_real: int) -> np.ndarray:
         """Return the mean of each group's real cells, and the inverse of their standard deviation, (2, G, R)."""
         unit = np.zeros((2, len(self.shrink), n_real))
-        if n_real and self.comm.rank == 0:
+        if n_real:
             moments = (kind.cell_moments(whole.of(kind)) for kind in self.components.kinds if kind.measured)
             n, mean, scatter = map(np.concatenate, zip(*moments))
             unit[0] = mean.T
             precision = np.divide(n, scatter, where=scatter > 0, out=np.zeros_like(mean))
             unit[1] = np.where(np.isfinite(precision), np.sqrt(precision), 0.0).T
-        if unit.size:
-            self.comm.broadcast(unit)
         return unit
 
     def begin(self, side: np.ndarray, fixed: np.ndarray) -> None:
@@ -78,11 +71,9 @@ class Subset:
         theirs."""
         cells, sums = (np.zeros((3, *shape), dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
         self.whole, self.one, self.zero = (kernels.Counts(*both) for both in zip(cells, sums))
-        if self.packed:
-            self.packed.set(side == 1, fixed)
-            for rows, counts in ((side >= -1, self.whole), (side == 1, self.one), (side == 0, self.zero)):
-                self.packed.count(rows, counts)
-        self._add_up(cells, sums)
+        self.packed.set(side == 1, fixed)
+        for rows, counts in ((side >= -1, self.whole), (side == 1, self.one), (side == 0, self.zero)):
+            self.packed.count(rows, counts)
 
     def scan(self, first: int, last: int, tilt: np.ndarray | None) -> None:
         """Redraw the side of every row in each scan from first to last - 1. tilt (G,): prior log odds; None: those of
@@ -92,34 +83,33 @@ class Subset:
             cells, sums = (np.zeros(shape, dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
             after = kernels.Counts(cells, sums)
             block, place = divmod(number, kernels.WORDS)
-            times = min(last - number, kernels.WORDS - place) if self.comm.size == 1 else 1
-            if self.packed:
-                if block != self.drawn:
-                    self.packed.draw(**{**self.key, "sub": block})
-                    self.drawn = block
-                of = self.beta, self.shrink, tilt, self.whole, self.one, self.zero, after
-                self.packed.scan(place, *of, times)
-            self._add_up(cells, sums)
+            times = min(last - number, kernels.WORDS - place)
+            if block != self.drawn:
+                self.packed.draw(**{**self.key, "sub": block})
+                self.drawn = block
+            of = self.beta, self.shrink, tilt, self.whole, self.one, self.zero, after
+            self.packed.scan(place, *of, times)
             self.one, self.zero = after, None
             number += times
 
-    def _add_up(self, cells: np.ndarray, sums: np.ndarray) -> None:
-        self.comm.sum_everywhere(cells)
-        if sums.size:
-            self.comm.sum_everywhere(sums)
-
     def sides(self) -> np.ndarray:
-        """Return the side, 0 or 1, of each row of this rank, in the order of the parts."""
-        return self.packed.sides() if self.packed else np.zeros(0, np.uint8)
+        """Return the side, 0 or 1, of each row, in the order of the parts."""
+        return self.packed.sides()
 
-    def statistics(self) -> Statistics:
-        """Return the statistics of the two sides of every group over all ranks, for tables without real columns."""
-        return both_sides(*(self._statistics(counts.cells, counts.sums) for counts in (self.whole, self.one)))
+    def counts(self) -> Counts:
+        """Return the counts of the two sides of every group, of exact kinds."""
+        one = self._counts(self.one.cells, self.one.sums)
+        if self.zero is None:
+            return both_sides(self._counts(self.whole.cells, self.whole.sums), one)
+        zero = self._counts(self.zero.cells, self.zero.sums)  # before a scan rows may have no side
+        return both_sides(Counts(*(a + b for a, b in zip(zero, one))), one)
 
-    def _statistics(self, cells: np.ndarray, sums: np.ndarray) -> Statistics:
-        n, counts = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
-        for wire, counted in ((np.int32, cells), (np.int64, sums)):  # arrays with the same wire type are adjacent
+    def _counts(self, cells: np.ndarray, sums: np.ndarray) -> Counts:
+        n, counts, reals = len(self.shrink), Counts.zeros(self.components, len(self.shrink)), self.n_real
+        first = 1 + int(self.components.categorical.offsets[-1])  # of the numbers of observed reals
+        exact = np.concatenate([cells[:, :first], cells[:, first + reals :]], axis=1), sums[:, 2 * reals :]
+        for wire, counted in zip((np.int32, np.int64), exact):  # arrays with the same wire type are adjacent
             arrays = counts.of_wire(wire)
             for array, part in zip(arrays, apart(counted.T, [array.size // n for array in arrays])):
                 array[...] = part.reshape(array.shape)
-        return Moments(self.components).statistics(counts, np.zeros((0, n)))
+        return counts

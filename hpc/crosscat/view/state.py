@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Dealing, Parameters
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.packed import concatenated, places, put_rows
 
 
 @dataclass
@@ -56,39 +56,42 @@ def exchange(
     weights: Weights | None,
     columns: Mapping[str, np.ndarray],
     parameters: Parameters,
+    met: np.ndarray | None = None,
 ) -> tuple[Weights, Hyper, Parameters]:
-    """Share all draws with every rank: a broadcast, and one message per rank for each kind of column.
+    """Share all draws with every rank, in one message.
 
     n_kept: K1, number of instantiated clusters; n_tails: number of tail weights. weights: on root. columns, parameters:
-    hyperparameters and parameters of this rank's columns.
+    hyperparameters and parameters of this rank's columns. met: see `Categorical.met`; other level rows are 0.
     """
     if comm.size == 1:
         return weights, Hyper(weights.concentration, weights.discount, **columns), parameters
-    process = np.empty(3 + n_kept + n_tails)
+    process = np.zeros((0, 3 + n_kept + n_tails))
     if weights is not None:
-        process[:3] = weights.concentration, weights.discount, weights.tail_concentration
-        process[3:] = np.concatenate([weights.log_weight, weights.log_tail_weight])
-    comm.broadcast(process)
-    concentration, discount, tail_concentration = process[:3].tolist()
-    log_weight, log_tail_weight = np.split(process[3:], [n_kept])
-
-    def whole(mine: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        out = np.empty((int(starts[-1]), mine.shape[1]), mine.dtype)
-        out[starts[comm.rank] : starts[comm.rank + 1]] = mine
-        comm.share_rows(out, starts)
-        return out
-
-    hyper, result = {}, {}
-    for kind, starts in zip(KINDS, dealing.starts):
-        mine = {array.name: getattr(parameters, array.name) for array in kind.parameters}
-        mine[kind.hyper] = columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form))
-        alike = {}  # arrays whose rows share a message
-        for array in (Array(kind.hyper), *kind.parameters):
-            alike.setdefault((array.axis, array.dtype), []).append(array.name)
-        for (axis, _), names in alike.items():
-            out = whole(np.concatenate([mine[name] for name in names], axis=1), starts[axis])
-            parts = np.split(out, np.cumsum([mine[name].shape[1] for name in names])[:-1], axis=1)
-            result.update((name, np.ascontiguousarray(part)) for name, part in zip(names, parts))
-        hyper[kind.hyper] = result.pop(kind.hyper).reshape(-1, *kind.hyper_form)
+        first = weights.concentration, weights.discount, weights.tail_concentration
+        process = np.concatenate([first, weights.log_weight, weights.log_tail_weight])[None]
+    sent = [(process, np.minimum(np.arange(comm.size + 1), 1))]  # arrays of this rank, and the first row of each rank
+    index = places(met)
+    present = [(kind, starts) for kind, starts in zip(KINDS, dealing.starts) if starts["column"][-1]]
+    for kind, starts in present:
+        sent.append((columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form)), starts["column"]))
+        for array in kind.parameters:
+            mine, at = getattr(parameters, array.name), starts[array.axis]
+            if array.axis == "level" and index is not None:
+                of = np.searchsorted(index, at)
+                mine, at = mine.take(index[of[comm.rank] : of[comm.rank + 1]] - at[comm.rank], axis=0), of
+            sent.append((mine, at))
+    found = iter(concatenated(comm, sent))
+    concentration, discount, tail_concentration, *log_weights = next(found)[0].tolist()
+    log_weight, log_tail_weight = np.split(np.array(log_weights), [n_kept])
+    hyper, result = dict(columns), dict(vars(parameters))
+    for kind, starts in present:
+        hyper[kind.hyper] = next(found).reshape(-1, *kind.hyper_form)
+        for array in kind.parameters:
+            whole = next(found)
+            if array.axis == "level" and index is not None:
+                every = np.zeros((int(starts["level"][-1]), whole.shape[1]), whole.dtype)
+                put_rows(every, index, whole)
+                whole = every
+            result[array.name] = whole
     weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)
     return weights, Hyper(concentration, discount, **hyper), Parameters(**result)

@@ -23,13 +23,16 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.view.state import Partition
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.packed import places, put_rows
 from mpibayes.hpc.parallel.reduce import merge_up
 from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view.sweep import Step
     from mpibayes.hpc.crosscat.view.view import View
 
+LARGE = np.uint64(2**63)
 SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
 MEASURED = [stored for kind in INEXACT for stored in kind.stored]
@@ -98,15 +101,14 @@ def count(comm: Communicator, views: Sequence[View]) -> None:
 
 
 def carry(
-    comm: Communicator, before: Sequence[Counts], kept: Sequence[np.ndarray], changes: Sequence[Counts], bound: int
+    comm: Communicator, before: Sequence[Counts], steps: Sequence[Step], changes: Sequence[Counts], bound: int
 ) -> None:
     """Turn each view's `changes` into its counts after a cycle, on every rank, given the counts `before`. Collective.
 
-    kept: instantiated clusters of each view, in order. bound: upper bound of the absolute values of changes, summed
-    over ranks.
+    steps: of each view. bound: upper bound of the absolute values of changes, summed over ranks.
     """
-    add_up(comm, changes, bound)
-    for now, old, clusters in zip(changes, before, kept):
+    add_up(comm, changes, bound, [step.prior.met for step in steps])
+    for now, old, clusters in zip(changes, before, (step.kept for step in steps)):
         for whole, part in zip(now, old) if len(clusters) else ():
             whole[..., : len(clusters)] += part if len(clusters) == part.shape[-1] else part[..., clusters]
 
@@ -122,8 +124,9 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     else:
         for view, owner, *here in zip(views, owners, part, least):
             _own(view, owner, cycle, *here)
-        comm.sum_everywhere(owned)
-        comm.least_everywhere(anchor)
+        message = np.concatenate([anchor, LARGE - owned.astype(np.uint64)])  # a cluster's rows are owned on one rank
+        comm.least_everywhere(message)
+        anchor[:], owned[:] = message[: len(anchor)], LARGE - message[len(anchor) :]
     for v, statistics in enumerate(statistics_of(comm, views)):
         views[v].partition = Partition(views[v].counts.size, owners[v], part[v], statistics, least[v])
 
@@ -150,31 +153,48 @@ def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: n
 
 
 def total_statistics(
-    comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int
-) -> Statistics | None:
+    comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int,
+    met: np.ndarray | None = None,
+) -> Statistics | None:  # fmt: skip
     """Return the statistics of clusters 0..k-1 over all shards, on root. Collective.
 
-    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
+    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped. met: see
+    `Categorical.met`, of these rows and maybe others.
     """
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
-    add_up(comm, [total])
+    add_up(comm, [total], met=[met])
     merged = merge_moments_up(comm, [moments], [each], [k], n_shards)
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
 
 def statistics(
-    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
-) -> Statistics:
+    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int,
+    met: np.ndarray | None = None,
+) -> Statistics:  # fmt: skip
     """Return the `total_statistics` on every rank. Collective."""
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
-    add_up(comm, [total])
+    add_up(comm, [total], met=[met])
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
+
+
+def with_moments(
+    comm: Communicator,
+    components: Components,
+    labelled: Iterable[tuple[Rows, np.ndarray]],
+    counts: Counts,
+    n_shards: int,
+) -> Statistics:
+    """Return the statistics of clusters with these counts, on every rank; arguments as in `total_statistics`.
+    Collective."""
+    moments, k = Moments(components), len(counts.size)
+    each = [moments.of(rows, z, k) for rows, z in labelled] if moments.length else []
+    return moments.statistics(counts, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
 
 def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Statistics:
@@ -279,16 +299,24 @@ def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]],
     return total or Counts.zeros(components, k)
 
 
-def add_up(comm: Communicator, many: Sequence[Counts], bound: int | None = None) -> None:
+def add_up(
+    comm: Communicator, many: Sequence[Counts], bound: int | None = None, met: Sequence[np.ndarray | None] | None = None
+) -> None:
     """Sum counts over ranks, in place; arrays with the same `wire` type share a message. Counts of rows fit 32 bits,
     since Mixture refuses more rows.
 
-    bound: upper bound of the absolute values of summed counts of rows, if known.
+    bound: upper bound of the absolute values of summed counts of rows, if known. met: see `Categorical.met`, of each,
+    or None; the other level rows have no counts on any rank, and are not sent.
     """
     if comm.size == 1 or bound == 0:
         return
+    at = [places(of) for of in met or [None] * len(many)]
+    whole, many = many, [c if i is None else c._replace(levels=c.levels.take(i, 0)) for c, i in zip(many, at)]
     for wire, kind in ((np.int32, np.int32 if bound is None or bound > SHORT else np.int16), (np.int64, np.int64)):
         _sum_end_to_end(comm, [array for counts in many for array in counts.of_wire(wire)], kind)
+    for counts, sums, rows in zip(whole, many, at):
+        if rows is not None:
+            put_rows(counts.levels, rows, sums.levels)
 
 
 def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type) -> None:

@@ -62,7 +62,8 @@ class Update:
             parameters = self.components.draw(hyper, statistics, part, key, met=met)
         else:  # one shard has all clusters
             parameters = self.components.no_parameters(part)
-        weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
+        of = comm, self.dealing, len(kept), self.n_tails
+        weights, hyper, parameters = exchange(*of, weights, columns, parameters, met)
         return Shared(hyper, partition.anchor[kept], weights, parameters)
 
     def draw_process(self, hyper: Hyper, partition: Partition, key) -> tuple[float, float]:

@@ -233,7 +233,12 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
-        return [comm.gather_to_root(array, of) for array, of in zip(mine, dealing.lengths) if sum(of)]
+        lengths = np.array(dealing.lengths)  # (kinds, ranks)
+        whole = comm.gather_to_root(np.concatenate(mine), lengths.sum(axis=0).tolist())
+        if whole is None or comm.size == 1:
+            return mine
+        pieces = np.split(whole, lengths.T.ravel().cumsum()[:-1])
+        return [np.concatenate(pieces[i :: len(lengths)]) for i in range(len(lengths))]
 
     def _sum_log_base(self, observed: Sequence[Rows]) -> float:
         """Return the part of the log likelihood that depends on the cells alone, summed in shard order; on root."""
