@@ -107,6 +107,35 @@ def test_unsuggested():
     assert [change.after for change in changes] == [
         sets("abd"), sets("abd"), sets("a", "b"), sets("b", "ac"),
     ]  # fmt: skip
+    assert all(change.least > 0 for change in changes)
+
+
+@pytest.mark.parametrize("gain, leaves", [(-0.008, True), (-0.02, False), (0.004, True)])
+def test_a_column_that_depends_on_nothing_leaves_for_less_than_it_needs_to_come_back(gain, leaves):
+    """Two sets' scores differ by chance by as much as such a column costs or brings."""
+    units, chain = [frozenset(name) for name in "abcd"], np.zeros((4, 4))
+    chain[0, 1] = chain[1, 0] = chain[1, 2] = chain[2, 1] = 0.3
+    ties = {frozenset(name): tie for name, tie in zip("abcd", (0.2, 0.3, 0.001, 0.003))}
+    scores = {frozenset("abcd"): 0.0, frozenset("abc"): gain, frozenset("d"): 0.0, frozenset("abd"): 0.004}
+    scores[frozenset("c")] = 0.0
+
+    class Work:
+        columns, left = "abcd", 0.0
+        known = {
+            names: Scored(
+                of, Found(tuple(names), None, None), {unit: tie for unit, tie in ties.items() if unit <= names}
+            )
+            for names, of in scores.items()
+        }
+
+        def score(self, changes):
+            return False
+
+        gain = combining.Combining.gain
+
+    proposed = partial(unsuggested, known=Work.known, related=Related([], units, chain))
+    now, _ = combining.climbed(Work(), sets("abcd"), proposed, 1.0)
+    assert now == (sets("abc", "d") if leaves else sets("abcd"))
 
 
 LOOSE = {
@@ -131,7 +160,7 @@ def test_a_column_leaves_the_view_that_every_search_gave_it():
     work = combining.Combining(serial(), data, SETTINGS, 0, 3000)
     work.left = np.inf
     view, unit = frozenset(searches[0][0]), frozenset(NOISE[:1])
-    change = Change(frozenset([view]), frozenset([view - unit, unit]), 1)
+    change = Change(frozenset([view]), frozenset([view - unit, unit]), 1, -combining.MAX_LOSS_PER_ROW)
     work.score([change])
     ties = work.known[view].ties
     assert min(ties, key=lambda of: ties[of]) == unit and abs(ties[unit]) < 0.01 < min(ties[frozenset([a])] for a in A)

@@ -39,22 +39,26 @@ MOST_ROWS = 3  # scored rows relative to a search's: 2 folds if each chain then 
 FOLDS = 5  # after more searches than by default: close views need the rows, in four times the work
 BURN_IN_CYCLES, CYCLES_PER_STATE = 12, 4  # of a chain; it then runs as long again, and its states count
 WORK = 3.0  # most columns in scored sets, relative to the table's, where searches differ; as many as searches, if more
-WORK_BEYOND = 2.0  # the same for changes that no search made
+WORK_BEYOND = 3.0  # the same for changes that no search made
 LOOSE_PER_ROW = 0.1  # most information of a view's other columns about a unit that may leave, in nats
+DEVIATIONS = 4.0  # by which the information of two columns must exceed chance: a table has many pairs
 MOST_CELLS = 2_000_000  # for that information: rows times units, squared
 MAX_ROUNDS = 6
 MIN_GAIN_PER_ROW = 5e-3  # of a change, in nats
+MAX_LOSS_PER_ROW = 1e-2  # of a change by which a unit leaves columns that it does not depend on: twice a score's error
 
 Set = frozenset[str]  # names of a view's columns
 
 
 @dataclass(frozen=True)
 class Change:
-    """Sets of columns, views before and after a change. size: columns of the smallest group that joins or leaves."""
+    """Sets of columns, views before and after a change. size: columns of the smallest group that joins or leaves;
+    least: gain from which on it is made, in nats a row."""
 
     before: frozenset[Set]
     after: frozenset[Set]
     size: int
+    least: float = MIN_GAIN_PER_ROW
 
     @property
     def merges(self) -> bool:
@@ -74,7 +78,7 @@ class Scored:
 @dataclass(frozen=True)
 class Related:
     """Dependence of columns. tree: sets of mutually dependent columns, by falling dependence; units: sets of columns
-    that move together; dependence: of each pair of units, (U, U), in 0..1."""
+    that move together; dependence: of each pair of units, (U, U), in 0..1, 0 where chance explains it."""
 
     tree: list[Set]
     units: list[Set]
@@ -89,6 +93,10 @@ class Related:
         """Return the greatest dependence between a unit of one set and a unit of the other."""
         places = [sorted({self.unit_of[name] for name in names}) for names in (one, other)]
         return float(self.dependence[np.ix_(*places)].max()) if self.dependence.size else 0.0
+
+    def holds(self, rest: Set, unit: Set) -> bool:
+        """Return True unless the unit is known to depend on no other column of its view."""
+        return not rest or not self.dependence.size or self.between(unit, rest) > 0.0
 
 
 class Combining:
@@ -173,15 +181,15 @@ def combined(
 def climbed(
     work: Combining, now: frozenset[Set], proposed: Callable[[frozenset[Set]], Sequence[Change]], most: float
 ) -> tuple[frozenset[Set], float]:
-    """Make the proposed changes that raise the score by more than MIN_GAIN_PER_ROW, best ones first, until none does or
-    `most` columns a column of the table are scored; return the views and their gain, in nats a row. Collective."""
+    """Make the proposed changes whose gains exceed the least ones, best ones first, until none does or `most` columns
+    a column of the table are scored; return the views and their gain, in nats a row. Collective."""
     work.left, gain = most * len(work.columns), 0.0
     for _ in range(MAX_ROUNDS):
         changes = proposed(now)
         new, worth = work.score(changes), [work.gain(change.before, change.after) for change in changes]
         ranked, left = sorted(zip(worth, range(len(changes))), key=lambda of: (-of[0], of[1])), now
         for more, c in ranked:
-            if more > MIN_GAIN_PER_ROW and changes[c].before <= left:
+            if more > changes[c].least and changes[c].before <= left:
                 now, left, gain = now - changes[c].before | changes[c].after, left - changes[c].before, gain + more
         if not new and left == now:
             break
@@ -217,22 +225,23 @@ def divided(now: Collection[Set], tree: Sequence[Set]) -> Iterator[Change]:
 def unsuggested(now: Collection[Set], known: Mapping[Set, Scored], related: Related) -> list[Change]:
     """Return changes that no search need have made: merge the two views that depend most on each other; give a unit
     that the rest of its view hardly explains a view of its own, or move it to the other view on which it depends
-    most."""
+    most. Units that depend on no other in their view come first, and leave for less."""
     changes = []
     if len(now) > 1:
         closest = max(combinations(sorted(now, key=min), 2), key=lambda views: related.between(*views))
-        changes.append(Change(frozenset(closest), frozenset([frozenset.union(*closest)]), min(map(len, closest))))
+        if not related.dependence.size or related.between(*closest) > 0.0:
+            changes.append(Change(frozenset(closest), frozenset([frozenset.union(*closest)]), min(map(len, closest))))
     loose = [
-        (tie, min(unit), view, unit)
+        (related.holds(view - unit, unit), tie, min(unit), view, unit)
         for view in now if view in known for unit, tie in known[view].ties.items() if tie < LOOSE_PER_ROW
     ]  # fmt: skip
-    for _, _, view, unit in sorted(loose, key=lambda of: of[:2]):
-        rest = frozenset([view - unit]) - {frozenset()}
+    for held, _, _, view, unit in sorted(loose, key=lambda of: of[:3]):
+        rest, least = frozenset([view - unit]) - {frozenset()}, MIN_GAIN_PER_ROW if held else -MAX_LOSS_PER_ROW
         if rest:
-            changes.append(Change(frozenset([view]), rest | {unit}, 1))
+            changes.append(Change(frozenset([view]), rest | {unit}, 1, least))
         near = max(sorted(now - {view}, key=min), key=lambda other: related.between(unit, other), default=view)
         if near != view and related.between(unit, near) > 0.0:
-            changes.append(Change(frozenset([view, near]), rest | {near | unit}, 1))
+            changes.append(Change(frozenset([view, near]), rest | {near | unit}, 1, least))
     return changes
 
 
@@ -242,7 +251,7 @@ def _key(change: Change) -> list[list[str]]:
 
 def _related(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int) -> Related:
     units = chain_on(alone, columns, rows.take(slice(0, 1)), settings, chain).units
-    between = between_units(columns, rows, units)
+    between = between_units(columns, rows, units, DEVIATIONS)
     tree = [frozenset(name for u in of for name in units[u]) for of in branches(linked(between))]
     return Related(tree, [frozenset(names) for names in units], between)
 

@@ -20,7 +20,7 @@ MAX_LEVELS = 24  # of a column that count separately; rarer ones are pooled
 MAX_COLUMNS = 2_000  # a table of their pairs is in memory; more columns are assigned to groups in turn
 MAX_CELL_PAIRS = 4_000_000_000  # to count, unless that leaves fewer than MIN_ROWS rows
 MIN_ROWS = 1_000
-MIN_DEVIATIONS = 2.0  # standard deviations by which information must exceed its mean under independence
+MIN_DEVIATIONS = 2.0
 
 
 def linked(between: np.ndarray) -> np.ndarray:
@@ -29,15 +29,18 @@ def linked(between: np.ndarray) -> np.ndarray:
     return average_linkage(1.0 - between) if len(between) > 1 else np.zeros((0, 4))
 
 
-def between_units(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
+def between_units(
+    columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]], deviations: float = MIN_DEVIATIONS
+) -> np.ndarray:
     """Return the dependence of units of columns, (U, U), in 0..1: that of the closest columns of two; (0, 0) for more
-    than MAX_COLUMNS columns."""
+    than MAX_COLUMNS columns. deviations: as for `dependence`."""
     if len(columns) > MAX_COLUMNS:
         return np.zeros((0, 0))
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
     between = np.zeros((len(units), len(units)))
-    np.maximum.at(between, (unit_of[:, None], unit_of[None, :]), dependence(columns, rows) if len(units) > 1 else 0.0)
+    if len(units) > 1:
+        np.maximum.at(between, (unit_of[:, None], unit_of[None, :]), dependence(columns, rows, deviations))
     return between
 
 
@@ -57,9 +60,10 @@ def branches(tree: np.ndarray) -> list[frozenset[int]]:
     return sets[len(tree) + 1 : -1]
 
 
-def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
+def dependence(columns: Sequence[Column], rows: Rows, deviations: float = MIN_DEVIATIONS) -> np.ndarray:
     """Return the dependence of each pair of columns, (C, C) symmetric: mutual information over the smaller of the two
-    entropies, in 0..1, from rows where neither cell is missing."""
+    entropies, in 0..1, from rows where neither cell is missing. deviations: standard deviations by which information
+    must exceed its mean under independence."""
     every = -(-len(rows) // max(MAX_CELL_PAIRS // len(columns) ** 2, MIN_ROWS))
     rows = rows.take(slice(None, None, every))
     codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
@@ -67,11 +71,12 @@ def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
     ends = np.concatenate([[0], np.cumsum(n_levels + 1)])
     cells = np.where(codes < 0, n_levels, codes).astype(np.uint8)  # missing cells come last
     cells = Rows(cells, np.empty((len(rows), 0), np.uint16), np.empty((len(rows), 0)), np.empty((len(rows), 0)))
-    shared = [_information(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
+    counted = (kernels.accumulate(cells, z, n, ends)[1] for z, n in zip(codes.T.copy(), n_levels))
+    shared = [_information(counts, ends, deviations) for counts in counted]
     return np.maximum(shared, np.transpose(shared))
 
 
-def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _information(counts: np.ndarray, ends: np.ndarray, deviations: float) -> np.ndarray:
     """Return the dependence of one column and each column, (C,), from counts (levels of all columns, levels of the
     one)."""
     counts = counts.astype(float)
@@ -82,7 +87,7 @@ def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     entropy_of_one = xlogx(n) - xlogx(of_one).sum(axis=1)
     entropy_of_each = xlogx(n) - np.add.reduceat(xlogx(of_each), ends[:-1])
     freedom = ((of_one > 0).sum(axis=1) - 1) * (np.add.reduceat(of_each > 0, ends[:-1], dtype=np.int64) - 1)
-    by_chance = 0.5 * freedom + MIN_DEVIATIONS * np.sqrt(0.5 * np.maximum(freedom, 0))
+    by_chance = 0.5 * freedom + deviations * np.sqrt(0.5 * np.maximum(freedom, 0))
     information = entropy_of_one + entropy_of_each - (xlogx(n) - both) - by_chance
     least = np.minimum(entropy_of_one, entropy_of_each)
     return np.clip(np.divide(information, least, out=np.zeros(len(n)), where=least > 0), 0.0, 1.0)
