@@ -119,14 +119,14 @@ def test_a_column_that_depends_on_nothing_leaves_for_less_than_it_needs_to_come_
     scores = {frozenset("abcd"): 0.0, frozenset("abc"): gain, frozenset("d"): 0.0, frozenset("abd"): 0.004}
     scores[frozenset("c")] = 0.0
 
+    scored = {
+        names: Scored(of, Found(tuple(names), None, None), {unit: tie for unit, tie in ties.items() if unit <= names})
+        for names, of in scores.items()
+    }
+
     class Work:
         columns, left = "abcd", 0.0
-        known = {
-            names: Scored(
-                of, Found(tuple(names), None, None), {unit: tie for unit, tie in ties.items() if unit <= names}
-            )
-            for names, of in scores.items()
-        }
+        known = scored
 
         def score(self, changes):
             return False
