@@ -20,7 +20,7 @@ MAX_LEVELS = 24  # of a column that count separately; rarer ones are pooled
 MAX_COLUMNS = 2_000  # a table of their pairs is in memory; more columns are assigned to groups in turn
 MAX_CELL_PAIRS = 4_000_000_000  # to count, unless that leaves fewer than MIN_ROWS rows
 MIN_ROWS = 1_000
-MIN_DEVIATIONS = 2.0
+MIN_DEVIATIONS = 2.0  # by which information must exceed its mean under independence: few enough to group columns
 
 
 def linked(between: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view.sweep import Step
     from mpibayes.hpc.crosscat.view.view import View
 
-LARGE = np.uint64(2**63)
+LARGE = np.uint64(2**63)  # above any number of rows: differences from it have their least where numbers are greatest
 SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
 MEASURED = [stored for kind in INEXACT for stored in kind.stored]
@@ -171,15 +171,14 @@ def total_statistics(
 
 
 def statistics(
-    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int,
-    met: np.ndarray | None = None,
-) -> Statistics:  # fmt: skip
+    comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
+) -> Statistics:
     """Return the `total_statistics` on every rank. Collective."""
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
-    add_up(comm, [total], met=[met])
+    add_up(comm, [total])
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
 
