@@ -226,7 +226,8 @@ def test_several_searches_of_a_sample_are_combined(tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "_seconds", lambda work: work() or 2.0)
     of = data, Settings(view_concentration="learn"), "random", 4, 1, 3, 100
     assert rehearsal.time_sample(*of).combining_s == 0.0 and not asked
-    assert rehearsal.time_sample(*of, searches=3).combining_s == pytest.approx(2.0 * combined.work_in_all(3) * 5 / 3)
+    seconds = 2.0 * combined.work_in_all(3) * 5 / combined.work_of(3, 5)
+    assert rehearsal.time_sample(*of, searches=3).combining_s == pytest.approx(seconds)
     ((_, columns, rows, fold, settings, _, names),) = asked
     assert names == {"c0", "c1", "c2"} and len(columns) == 5 and len(rows) == len(fold) == 300
     assert fold.max() == 1 and settings.view_concentration == "learn"

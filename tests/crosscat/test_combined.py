@@ -1,21 +1,22 @@
 """A chain starts from the views of several searches, combined as rows that each fold leaves out tell."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
-from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.start import combined as combining
-from mpibayes.hpc.crosscat.start.combined import Change, Related, Scored, combined, divided, suggested, unsuggested
+from mpibayes.hpc.crosscat.start.changes import MAX_LOSS_PER_ROW, Change, unsuggested
+from mpibayes.hpc.crosscat.start.combined import combined
+from mpibayes.hpc.crosscat.start.crossvalidated import Scored, groups
+from mpibayes.hpc.crosscat.start.related import Related
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.views import Found, Pilot
-from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.io.table import table_from_arrays
-from tests.crosscat.test_search import LEVELS, names_of, table
+from tests.crosscat.test_search import names_of, table
 from tests.crosscat.test_searches import Data
 
 SETTINGS = Settings(seed=3, view_concentration="learn")
@@ -71,7 +72,7 @@ def test_work_is_bounded(monkeypatch):
     """Scores that like every change: the columns of all scored sets are at most `work_in_all` times the table's."""
     scored = []
 
-    def score(alone, columns, rows, fold, settings, chain, names):
+    def score(alone, columns, rows, fold, settings, chain, names, tree):
         scored.append(names)
         return Scored(
             float(len(names) % 2), Found(tuple(names), None, None), {frozenset([name]): 0.0 for name in names}
@@ -80,60 +81,37 @@ def test_work_is_bounded(monkeypatch):
     monkeypatch.setattr(combining, "scored", score)
     data = Data(*table(1, (6, 6, 6), 5))
     found, _ = combined(serial(), data, SETTINGS, 0, 3000, choice_of(WRONG))
-    assert len(scored) == len(set(scored)) and sum(map(len, scored)) <= combining.work_in_all(3) * len(data.columns)
+    n = len(data.columns)
+    work = sum(combining.work_of(len(names), n) for names in scored)
+    assert max(Counter(scored).values()) <= 2 and work <= combining.work_in_all(3) * n
     assert sorted(name for view in found.views for name in view.columns) == sorted(c.name for c in data.columns)
 
 
-def test_suggested():
-    now, others = sets("ab", "c"), [sets("ab", "c"), sets("a", "bc")]
-    changes = {change.after for change in suggested(now, others)}
-    assert changes == {sets("a", "b"), sets("a", "bc"), sets("abc")}
-    assert suggested(now, [now, now]) == []
-
-
-def test_divided():
-    tree = [frozenset("ab"), frozenset("cd"), frozenset("abc")]
-    (change, other) = divided(sets("abcd", "ef", "g"), [*tree, frozenset("e")])
-    assert change == Change(sets("abcd"), sets("abc", "d"), 1) and other.after == sets("e", "f")
-
-
-def test_unsuggested():
-    """The closest views become one; a loose column leaves or joins the nearest view; one by itself can only join."""
-    units = [frozenset(name) for name in "abcd"]
-    between = np.array([[0, 0.9, 0.2, 0], [0.9, 0, 0, 0.3], [0.2, 0, 0, 0], [0, 0.3, 0, 0]])
-    ties = {frozenset("ab"): {frozenset("a"): 0.05, frozenset("b"): 0.2}, frozenset("d"): {frozenset("d"): 0.0}}
-    known = {names: Scored(0.0, Found(tuple(names), None, None), of) for names, of in ties.items()}
-    changes = unsuggested(sets("ab", "c", "d"), known, Related([], units, between))
-    assert [change.after for change in changes] == [
-        sets("abd"), sets("abd"), sets("a", "b"), sets("b", "ac"),
-    ]  # fmt: skip
-    assert all(change.least > 0 for change in changes)
-
-
-@pytest.mark.parametrize("gain, leaves", [(-0.008, True), (-0.02, False), (0.004, True)])
-def test_a_column_that_depends_on_nothing_leaves_for_less_than_it_needs_to_come_back(gain, leaves):
-    """Two sets' scores differ by chance by as much as such a column costs or brings."""
-    units, chain = [frozenset(name) for name in "abcd"], np.zeros((4, 4))
-    chain[0, 1] = chain[1, 0] = chain[1, 2] = chain[2, 1] = 0.3
-    ties = {frozenset(name): tie for name, tie in zip("abcd", (0.2, 0.3, 0.001, 0.003))}
-    scores = {frozenset("abcd"): 0.0, frozenset("abc"): gain, frozenset("d"): 0.0, frozenset("abd"): 0.004}
-    scores[frozenset("c")] = 0.0
+@pytest.mark.parametrize("tie, depends, leaves", [(-0.004, False, True), (0.008, False, True), (0.02, False, False),
+                                                  (0.008, True, False)])  # fmt: skip
+def test_a_column_that_depends_on_none_leaves_for_less(tie, depends, leaves):
+    """Its information about its view is off by more than it costs there; one that depends on a column stays."""
+    units, between = [frozenset(name) for name in "abcd"], np.zeros((4, 4))
+    for a, b in ((0, 1), (1, 2), *([(2, 3)] if depends else [])):
+        between[a, b] = between[b, a] = 0.3
+    ties = dict(zip(units, (0.2, 0.3, 0.3, tie)))
 
     scored = {
-        names: Scored(of, Found(tuple(names), None, None), {unit: tie for unit, tie in ties.items() if unit <= names})
-        for names, of in scores.items()
+        names: Scored(0.0, None, {unit: ties[unit] if len(names) > 1 else 0.0 for unit in units if unit <= names})
+        for names in map(frozenset, ("abcd", "abc", "d"))
     }
 
     class Work:
         columns, left = "abcd", 0.0
+        related = Related([], units, between)
         known = scored
+        gain, _difference = combining.Combining.gain, combining.Combining._difference
+        worth = combining.Combining.worth
 
         def score(self, changes):
             return False
 
-        gain = combining.Combining.gain
-
-    proposed = partial(unsuggested, known=Work.known, related=Related([], units, chain))
+    proposed = partial(unsuggested, ties={names: of.ties for names, of in scored.items()}, related=Work.related)
     now, _ = combining.climbed(Work(), sets("abcd"), proposed, 1.0)
     assert now == (sets("abc", "d") if leaves else sets("abcd"))
 
@@ -160,70 +138,17 @@ def test_a_column_leaves_the_view_that_every_search_gave_it():
     work = combining.Combining(serial(), data, SETTINGS, 0, 3000)
     work.left = np.inf
     view, unit = frozenset(searches[0][0]), frozenset(NOISE[:1])
-    change = Change(frozenset([view]), frozenset([view - unit, unit]), 1, -combining.MAX_LOSS_PER_ROW)
+    change = Change(frozenset([view]), frozenset([view - unit, unit]), 1, -MAX_LOSS_PER_ROW)
     work.score([change])
     ties = work.known[view].ties
     assert min(ties, key=lambda of: ties[of]) == unit and abs(ties[unit]) < 0.01 < min(ties[frozenset([a])] for a in A)
-    assert change in unsuggested(frozenset([view]), work.known, work.related())
-
-
-def test_a_view_of_many_clusters_scores_better_than_its_halves():
-    """Short chains from one cluster find too few clusters of so many columns: a gain of 0.001."""
-    g, n = np.random.default_rng(1), 3000
-    z, cells, names = g.integers(30, size=n), [], [f"c{i}" for i in range(8)]
-    for name in names:
-        level = g.integers(LEVELS, size=30)
-        part = np.where(g.random(n) < 0.6, g.integers(LEVELS, size=n), level[z])
-        cells.append((name, "categorical", part, None))
-    work = combining.Combining(serial(), Data(*table_from_arrays(cells)), SETTINGS, 0, 3000)
-    work.left, halves = np.inf, sets(names[:4], names[4:])
-    work.score([Change(halves, sets(names), 4)])
-    assert work.gain(halves, sets(names)) > 0.015
-
-
-@pytest.mark.parametrize("n, searches, n_folds", [(9000, 3, 2), (5000, 3, 3), (9000, 8, 5), (900, 4, 5)])
-def test_more_searches_than_by_default_are_compared_on_more_rows(n, searches, n_folds):
-    """Folds of equal size, and each from all parts of the table."""
-
-    def right(stream):
-        fold = combining.folds(stream, n, 3000, searches)
-        size, of_first = np.bincount(fold), np.bincount(fold[: n // 2], minlength=n_folds)
-        return len(size) == n_folds and np.ptp(size) <= 1 and np.ptp(of_first) < 0.3 * n / n_folds
-
-    assert right(np.random.default_rng(1))
-    in_order = Mock(permutation=lambda n: np.arange(n) * n_folds // n)
-    with patch.object(combining, "FOLDS", 2):
-        assert right(np.random.default_rng(1)) == (searches == 3), "the wrong one: two folds, whatever the searches"
-    assert not right(in_order), "the wrong one: the first rows of the table are a fold"
-
-
-class Leaking(np.ndarray):
-    """The wrong folds: a chain on the others has all rows."""
-
-    def __ne__(self, fold):
-        return np.ones(len(self), bool)
-
-
-def test_a_fold_is_predicted_by_rows_of_the_others_alone():
-    """Clusters that are learned predict other rows less well than the true ones, and their own rows better."""
-    g, n, n_columns = np.random.default_rng(1), 200, 20
-    law = g.dirichlet(np.full(LEVELS, 0.3), (8, n_columns))
-    z, log_cells = g.integers(8, size=n), np.zeros((n, 8))
-    cells = (g.random((n, n_columns, 1)) > law[z].cumsum(axis=2)).sum(axis=2).clip(max=LEVELS - 1)
-    for i in range(n_columns):
-        log_cells += np.log(law[:, i, cells[:, i]].T)
-    truth = np.logaddexp.reduce(log_cells - np.log(8), axis=1).mean()
-    columns, rows = table_from_arrays([(f"c{i}", "categorical", cells[:, i], list("abcd")) for i in range(n_columns)])
-    fold, names = combining.folds(g, n, 100, 8), frozenset(c.name for c in columns)
-    of = serial(), columns, Carve(columns, {})(rows)
-    score, leaking = (combining.scored(*of, dealt, SETTINGS, 0, names).score for dealt in (fold, fold.view(Leaking)))
-    assert fold.max() == 4 and score < truth - 0.5 and leaking > truth
+    assert change in unsuggested(frozenset([view]), {view: ties}, work.related)
 
 
 def test_the_best_sets_are_chosen_and_not_the_worst(monkeypatch):
     """Scores by the true views: a set loses for each pair of columns that are wrongly together or apart."""
 
-    def score(alone, columns, rows, fold, settings, chain, names):
+    def score(alone, columns, rows, fold, settings, chain, names, tree):
         pairs = sum(len(names & of) ** 2 for of in TRUTH) - 0.5 * len(names) ** 2
         return Scored(0.01 * pairs, Found(tuple(names), None, None), {frozenset([name]): 0.0 for name in names})
 
@@ -241,30 +166,72 @@ def test_the_best_sets_are_chosen_and_not_the_worst(monkeypatch):
         assert names_of(view.columns for view in found.views) != TRUTH
 
 
-@pytest.mark.quick("categorical")
-@pytest.mark.parametrize("kind", ["categorical", "real", "block", "links"])
-def test_a_set_scores_as_in_a_table_of_its_columns(kind):
-    g = np.random.default_rng(1)
-    z, cells = g.integers(3, size=300), []
-    for i in range(6):
-        part = (z + g.integers(2, size=300) + i) % 4 if kind in ("categorical", "links") else z + g.normal(size=300)
-        cells.append(
-            (f"c{i}", "categorical", part, list("abcd")) if part.dtype.kind == "i" else (f"c{i}", "real", part, None)
-        )
-    settings = replace(SETTINGS, view_concentration=None)
-    if kind == "block":
-        settings = replace(settings, blocks={"b": {"columns": ["c1", "c3"]}, "other": {"columns": ["c0", "c2"]}})
-    if kind == "links":
-        settings = replace(settings, links={"c3": "c1", "c2": "c0"})
-    fold, names = np.arange(300) % 3, frozenset(["c1", "c3", "c4"])
-    whole, part = table_from_arrays(cells), table_from_arrays([cell for cell in cells if cell[0] in names])
-    own = replace(settings, blocks={b: of for b, of in settings.blocks.items() if names.issuperset(of["columns"])})
-    own = replace(own, links={"c3": "c1"} if kind == "links" else own.links)
-    one, other = (
-        combining.scored(serial(), in_blocks(columns, s.blocks), Carve(columns, s.blocks)(rows), fold, s, 0, names)
-        for (columns, rows), s in ((whole, settings), (part, own))
-    )
-    assert one.score == other.score and one.found.columns == ("c1", "c3", "c4")
+def single(ties):
+    """The ties of single columns."""
+    return {view: {unit: tie for unit, tie in of.items() if len(unit) == 1} for view, of in ties.items()}
+
+
+def test_a_group_moves_that_every_search_has_wrong(monkeypatch):
+    """B depends on A, and less on C, with which it is in every search. Apart it would score worse than with C."""
+
+    def score(alone, columns, rows, fold, settings, chain, names, tree):
+        a, b, c = (names >= frozenset(part) for part in PARTS)
+        ties = dict.fromkeys(groups(names, [[name] for name in names], tree), 0.2)
+        ties |= dict.fromkeys({frozenset(B), frozenset(C)} & ties.keys(), 0.03) if b and c else {}
+        value = 0.09 * (a and b) + 0.03 * (b and c) - 0.3 * (a and c) - len(names)
+        value -= 0.3 * sum(len(names & frozenset(part)) not in (0, 5) for part in PARTS)
+        return Scored(value, Found(tuple(names), None, None), ties)
+
+    monkeypatch.setattr(combining, "scored", score)
+    between = np.kron([[0.9, 0.2, 0.1], [0.2, 0.9, 0.1], [0.1, 0.1, 0.9]], np.ones((5, 5)))
+    units = [frozenset([name]) for part in PARTS for name in part] + [frozenset([name]) for name in NOISE]
+    related = Related([*map(frozenset, PARTS)], units, np.pad(between, (0, 2)))
+    monkeypatch.setattr(combining, "related", lambda *of: related)
+    choice = choice_of([[A, [*B, *C], NOISE], [[*A, NOISE[0]], [*B, *C], [NOISE[1]]]], (-1.0, -2.0))
+    of = serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000, choice
+    assert {frozenset([*A, *B]), frozenset(C)} <= names_of(view.columns for view in combined(*of)[0].views)
+    unsuggested = combining.unsuggested
+    monkeypatch.setattr(combining, "unsuggested", lambda now, ties, related: unsuggested(now, single(ties), related))
+    monkeypatch.setattr(combining, "divided", lambda *of: [])
+    wrong = names_of(view.columns for view in combined(*of)[0].views)
+    assert frozenset([*B, *C]) in wrong, "the wrong one: single columns alone are tried elsewhere"
+
+
+def close(scores, monkeypatch, tie=0.01):
+    """Return a gain that is told after sets have these scores in the first and second look, and the looks."""
+    looks = []
+
+    def score(alone, columns, rows, fold, settings, chain, names, tree):
+        looks.append((names, fold.tolist(), settings.seed))
+        first, *later = scores[len(names)]
+        value = later[0] if later and sum(of[0] == names for of in looks) > 1 else first
+        return Scored(value, Found(tuple(names), None, None), {frozenset([name]): tie * len(names) for name in names})
+
+    monkeypatch.setattr(combining, "scored", score)
+    work = combining.Combining(serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000)
+    work.left = np.inf
+    return work, looks
+
+
+def test_sets_that_score_closely_are_scored_on_another_deal_of_the_rows(monkeypatch):
+    """Two views or one: their scores are 0.02 apart on one deal of the rows, and -0.04 on the other."""
+    work, looks = close({5: (-1.0, -1.0), 10: (-1.98, -2.04)}, monkeypatch)
+    change = Change(sets(A, B), sets([*A, *B]), 5)
+    assert work.score([change]) and work.gain(change.before, change.after) == pytest.approx(-0.01)
+    assert len(looks) == 6 and len({(tuple(fold), seed) for _, fold, seed in looks}) == 2
+    assert not work.score([change]) and len(looks) == 6, "a third look adds little"
+    work, looks = close({5: (-1.0, -1.0), 10: (-1.9, -2.04)}, monkeypatch)
+    assert work.score([change]) and len(looks) == 3 and work.gain(change.before, change.after) == pytest.approx(0.1)
+
+
+def test_ties_place_a_column_where_scores_are_close(monkeypatch):
+    """A column is tied to ten others by more than to five, but chances of the chains favour the five."""
+    now, after = sets([*A, C[0]], [*B, *C[1:]]), sets(A, [*B, *C])
+    work, looks = close({5: (-5.02,), 6: (-6.0,), 9: (-9.0,), 10: (-9.99,)}, monkeypatch)
+    assert work.score([Change(now, after, 1)]) and len(looks) == 4
+    assert work.gain(now, after) == pytest.approx(0.04) and work.gain(after, now) == pytest.approx(-0.04)
+    monkeypatch.setattr(combining, "moved", lambda *of: None)
+    assert work.gain(now, after) == pytest.approx(-0.01), "the wrong one: by scores"
 
 
 @pytest.mark.quick(ranks=(2, 3))

@@ -130,7 +130,8 @@ def _combining(data: Data, rows: Rows, mixture: Mixture, most: int, pilot: views
     names = frozenset(max((view.columns for view in pilot.views), key=len))
     part = rows.take(np.sort(np.random.default_rng(1).permutation(len(rows))[:n]))
     took = _seconds(lambda: combined.scored(serial(), data.columns, part, fold, settings, 0, names))
-    return took * combined.work_in_all(searches) * len(data.columns) / len(names)
+    n = len(data.columns)
+    return took * combined.work_in_all(searches) * n / combined.work_of(len(names), n)
 
 
 def _later(mixture: Mixture, settings: Settings, most: int) -> tuple[float, CycleInfo]:
