@@ -2,12 +2,10 @@
 
 Searches differ in where whole groups of columns are, by less than a tenth of a nat per row. A few hundred judges cannot
 tell that from chance, so each chain would keep the views of its luckiest search, and whole groups do not move later.
-The score of views is a sum over them, so each set of columns is scored by itself: rows are dealt to two or three folds,
-and a short chain on the other folds predicts each. The chain begins with random clusters: from one cluster it would
-find too few for large sets, and favour small ones. Views start from the disjoint sets of all columns with the greatest
-sum. Candidates are the views of all searches, changes on which searches disagree, and then changes that no search made.
-Since all rows are scored, chains of one table find the same views more often. A start is not a draw, so exactness is
-not affected.
+The score of views is a sum over them, so each set of columns is scored by itself (crossvalidated.py). Views start from
+the disjoint sets of all columns with the greatest sum. Candidates are the views of all searches, changes on which
+searches disagree, and then changes that no search made (changes.py). Since all rows are scored, chains of one table
+find the same views more often. A start is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
@@ -63,20 +61,20 @@ class Combining:
         self.related: Related = run_all(comm, [task], "relate columns")[0]
 
     def score(self, changes: Iterable[Change]) -> bool:
-        """Score the sets of these changes, in order, up to about as many columns as the table has, and sets that score
-        in doubt a second time; return True if there are any. Collective."""
+        """Score the sets of these changes, in order, up to about as many columns as the table has, and a second time
+        those of changes whose gain is in doubt; return True if there are any. Collective."""
         changes, unknown = list(changes), list[Set]()
         for change in changes:
             self._choose(unknown, [names for names in change.before ^ change.after if names not in self.known])
         self._look(unknown)
-        close = list[Set]()
+        doubtful = list[Set]()
         for change in changes:
             of = change.before ^ change.after
             by_scores = self.known.keys() >= of and moved(change.before, change.after, self.related.units) is None
             if by_scores and DOUBTFUL_PER_ROW[0] < self.worth(change) - change.least < DOUBTFUL_PER_ROW[1]:
-                self._choose(close, [names for names in of if self.known[names].looks == 1])
-        self._look(close)
-        return bool(unknown or close)
+                self._choose(doubtful, [names for names in of if self.known[names].looks == 1])
+        self._look(doubtful)
+        return bool(unknown or doubtful)
 
     def _choose(self, chosen: list[Set], names: Collection[Set]) -> None:
         """Add sets to the chosen ones, if that leaves them affordable."""
@@ -101,8 +99,9 @@ class Combining:
     def gain(self, before: Iterable[Set], after: Iterable[Set]) -> float:
         """Return the gain of the sets after a change, in nats a row; -inf if one of them is not scored.
 
-        Chains on the same columns differ by more than a single column gains elsewhere. So where the scores before and
-        after it moves are close, the information of either view's other columns about it, in one chain, tells."""
+        Chains on the same columns differ by more than a single column gains elsewhere. So where one unit moves and the
+        scores are close, the gain is the difference of the information that either view's other columns have about it,
+        each in one chain."""
         one, other = set(before), set(after)
         if not self.known.keys() >= one ^ other:
             return -np.inf

@@ -1,7 +1,8 @@
 """Scores of sets of columns, each in a view of its own, by cross-validation on training rows.
 
 Rows are dealt to two or three folds, and a short chain on the other folds predicts each. The chain begins with random
-clusters: from one cluster it would find too few for large sets, and favour small ones.
+clusters: from one cluster it would find too few for large sets, and favour small ones. It needs rounds of moves in each
+cycle at first: with fewer rounds, sets of numbers with atoms score 0.02 to 0.05 less than others.
 """
 
 from __future__ import annotations
