@@ -52,7 +52,7 @@ def draw_in_box(
     for part in _independent(covariance):
         of = mean[:, part], covariance[np.ix_(part, part)], low[:, part], high[:, part]
         if len(part) == 1:
-            out[:, part[0]] = _in_interval(*(a.ravel() for a in of), u[:, part[0]])
+            out[:, part[0]] = in_interval(*(a.ravel() for a in of), u[:, part[0]])
             continue
         j = _pivot(of)
         others = np.delete(np.arange(len(part)), j)
@@ -80,7 +80,8 @@ def log_interval(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(first < last, top + np.log1p(-np.exp(log_ndtr(first) - top)), -np.inf)
 
 
-def _in_interval(mean, variance, low, high, u) -> np.ndarray:
+def in_interval(mean, variance, low, high, u) -> np.ndarray:
+    """Draw normal numbers (n,) given low <= x <= high, from uniforms u (n,) inside (0, 1)."""
     from scipy.special import log_ndtr, ndtri_exp  # slow to import
 
     scale = np.sqrt(variance)

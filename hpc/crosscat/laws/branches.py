@@ -108,10 +108,12 @@ class NumberBranch:
 
 @dataclass(frozen=True)
 class LineBranch:
-    """Numeric columns in lines, the first of which depends on a categorical column: a law in each of its contexts."""
+    """Numeric columns in lines, the first of which depends on a categorical column: a law in each of its contexts.
+    in_range: True if no number outside the range of the table's is drawn."""
 
     node: int
     laws: Sequence[LineLaw]
+    in_range: bool = False
 
     @property
     def names(self) -> Sequence[str]:
@@ -141,11 +143,12 @@ class LineBranch:
     def drawn(
         self, known: Known, requested: Collection[str], cluster: np.ndarray, context: np.ndarray, stream: Stream, ids
     ) -> dict[str, np.ndarray]:
-        inside = set(self.names).intersection(requested)
+        inside, columns = set(self.names).intersection(requested), self.laws[0].columns if self.in_range else ()
         out = {name: np.empty(len(ids)) for name in inside}
         for u in np.unique(context).tolist():
             at = np.flatnonzero(context == u)
-            part = self.laws[u].drawn(known.take(at), inside, cluster[at], stream, ids[at])
+            of = known.take(at), inside, cluster[at], stream, ids[at]
+            part = reach.rows_within(self.laws[u].drawn, columns, *of)
             for name, x in part.items():
                 out[name][at] = x
         return out
@@ -153,10 +156,10 @@ class LineBranch:
 
 def branches_of(
     tree: Linked, coding: Coding, components: Components, law_of: Callable[[Any], Any],
-    lines: Sequence[tuple[int, Sequence[LineLaw]]], drawn: Callable[[Any], bool] = lambda kind: False,
+    lines: Sequence[tuple[int, Sequence[LineLaw]]], drawn: bool = False,
 ) -> list[Branch]:  # fmt: skip
     """Return the branches of numeric columns that depend on a tree's columns. law_of: returns a kind's law; drawn: True
-    for kinds whose parameters are drawn. lines: of all trees of lines, see `line_laws`."""
+    if the parameters of all kinds are drawn. lines: of all trees of lines, see `line_laws`."""
     in_lines, result = dict(lines), []
     for c in coding.in_contexts:
         parent = int(coding.parents[c])
@@ -164,9 +167,9 @@ def branches_of(
             continue
         node = list(tree.plain).index(parent)
         if c in in_lines:
-            result.append(LineBranch(node, in_lines[c]))
+            result.append(LineBranch(node, in_lines[c], drawn))
             continue
         kind, number = components.kind_of(coding.plain[c].name)
         parts = kind.parts(slice(number, number + 1))
-        result.append(NumberBranch(node, coding.plain[c], kind, law_of(kind), parts, drawn(kind)))
+        result.append(NumberBranch(node, coding.plain[c], kind, law_of(kind), parts, drawn))
     return result

@@ -39,7 +39,7 @@ class CellDraws:
     None: parameters are integrated out for each cell. more: number of empty clusters appended."""
 
     def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
-        self.view, self.more = view, more
+        self.view, self.more, self._shared = view, more, parameters is not None
         self._drawn: dict[str, Any] = {}
         s, self._lines = view.statistics, view.all_lines
         statistics = join([s, empty(s, more)]) if more else s
@@ -127,11 +127,17 @@ class CellDraws:
             return self._in_tree(block, known, names, cluster, stream, ids, without)
         if isinstance(block, LineLaw):
             same = next(laws[0] for _, laws in self._lines if laws[0].names == block.names)
-            return same.drawn(known, names, cluster, stream, ids)
+            bounded = same.columns if self._shared else ()
+            return reach.rows_within(same.drawn, bounded, known, names, cluster, stream, ids)
         kind, b = self.view.components.multinormal, self.view.blocks.index(block)
-        drawn = cast(BlockLaw, block).draw(self._law(kind), b, known, names, cluster, stream, ids)
         columns = {c.name: c for c in kind.members(b)}
-        return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
+
+        def draw(*of: Any) -> dict[str, np.ndarray]:
+            drawn = cast(BlockLaw, block).draw(self._law(kind), b, *of)
+            return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
+
+        bounded = kind.members(b) if self._shared else ()
+        return reach.rows_within(draw, bounded, known, names, cluster, stream, ids)
 
     def _in_tree(
         self,
@@ -188,7 +194,7 @@ class CellDraws:
         if not tree.branches or coding is None:
             return []
         of = self.view.components, self._law, self._lines
-        return branches_of(tree.linked, coding, *of, lambda kind: kind.name in self._drawn)
+        return branches_of(tree.linked, coding, *of, self._shared)
 
     def _number(
         self,
@@ -229,7 +235,7 @@ class CellDraws:
                 with np.errstate(divide="ignore", invalid="ignore"):
                     y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]
                 if kind.name in self._drawn:
-                    y = [np.clip(end, *reach.ends(kind.members(c)[0])) for end in y]
+                    y = [np.clip(end, *reach.range_of(kind.members(c)[0])) for end in y]
             x[number] = self._law(kind).within(c, cluster[number], *y, u)
         if column.kind == "real":
             x = recording.recorded(column, np.minimum(code, n_atoms) if n_atoms else None, x)
