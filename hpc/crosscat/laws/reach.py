@@ -7,8 +7,8 @@ standard errors. So no number is drawn outside the range, in particular none bel
 
 Truncation alone would move the means of clusters near an end inwards, and with them completed means and their variation
 between copies. So a cluster whose mean is within the range keeps it: among all laws in the range with this mean, the
-law with the least divergence from the cluster's normal is that normal with another mean, truncated (Csiszar 1975).
-Other clusters are truncated. All of this is on the model's scale.
+one of least divergence from the cluster's normal is that normal with another mean, truncated. Other clusters are
+truncated. All of this is on the model's scale; counts are as drawn.
 """
 
 from __future__ import annotations
