@@ -16,10 +16,11 @@ from mpibayes.hpc.crosscat.start.related import Related
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.views import Found, Pilot
 from mpibayes.hpc.parallel.comm import serial
+from tests.crosscat.report.runs import MOVES_EVERY
 from tests.crosscat.test_search import names_of, table
 from tests.crosscat.test_searches import Data
 
-SETTINGS = Settings(seed=3, view_concentration="learn")
+SETTINGS = Settings(seed=3, view_concentration="learn", split_merge=MOVES_EVERY)
 A, B, C = PARTS = [[f"{view}{column}" for column in range(5)] for view in "012"]
 NOISE = ["noise0", "noise1"]
 TRUTH = set(map(frozenset, PARTS))

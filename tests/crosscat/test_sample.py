@@ -68,7 +68,7 @@ def test_no_false_cluster_stays(monkeypatch):
     columns += [(f"x{j}", "real", of, None) for j, of in enumerate(numbers.T)]
     data = Data(*table_from_arrays(columns))
     for chain in (1, 2, 3):
-        whole = Mixture(serial(), data.columns, rows_between(data), len(z), Settings(seed=0), chain)
+        whole = Mixture(serial(), data.columns, rows_between(data), len(z), Settings(seed=0, split_merge=4), chain)
         sizes = sample.clusters_of_sample(serial(), data, whole, 10_000).views[0].statistics.size
         assert (sizes > 200).sum() == 5, sizes
 

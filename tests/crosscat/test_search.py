@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.columns.scan import of_views
 from mpibayes.hpc.crosscat.start import evidence, search, views
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
+from tests.crosscat.report.runs import MOVES_EVERY
 
 N, LEVELS = 1500, 4
 
@@ -45,7 +46,8 @@ def two_views(columns):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_views_are_found(seed):
     columns, rows = table(seed)
-    result = views.searched(columns, rows, Settings(seed=seed, view_concentration="learn"), 0, 8)
+    settings = Settings(seed=seed, view_concentration="learn", split_merge=MOVES_EVERY)
+    result = views.searched(columns, rows, settings, 0, 8)
     assert names_of(of.columns for of in result.views) == two_views(columns)
 
 

@@ -15,9 +15,10 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.finished import FOLDER, Finished
 from mpibayes.io.table import table_from_arrays
+from tests.crosscat.report.runs import MOVES_EVERY
 from tests.crosscat.test_search import table
 
-SETTINGS = Settings(seed=3, view_concentration="learn")
+SETTINGS = Settings(seed=3, view_concentration="learn", split_merge=MOVES_EVERY)
 
 
 class Data:

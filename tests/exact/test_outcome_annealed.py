@@ -134,7 +134,7 @@ def test_all_rows_count_once_they_are_active():
 
 @pytest.mark.parametrize("firefly", [0, pytest.param(2, marks=pytest.mark.thorough)])
 def test_law_after_growth(firefly):
-    of = {"annealing": ANNEALING, "split_merge": 1, "firefly": firefly, "chains": FEWER}
+    of = {"annealing": ANNEALING, "split_merge": 4, "firefly": firefly, "chains": FEWER}
     p, t = p_value(*means(serial(), "t4", 3, 30, **of))
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 

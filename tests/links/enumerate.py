@@ -6,11 +6,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cache, cached_property
+from math import lgamma
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from tests.exact.enumerate import log_eppf, partitions
+from tests.exact.enumerate import blocks, log_eppf, partitions
 
 
 def forests(d: int, above: int | None = None) -> list[tuple[int, ...]]:
@@ -33,6 +34,12 @@ def log_prior(parents: tuple[int, ...], more: int = 0) -> float:
     are only parents; forests in which they depend on others are then excluded."""
     d, e = len(parents) + more, sum(p != -1 for p in parents)
     return float(-np.log(d) - (gammaln(d) - gammaln(e + 1) - gammaln(d - e)) - e * np.log(d))
+
+
+def log_dirichlet(counts: list[int], beta: float) -> float:
+    """Log marginal likelihood of cells with these counts of each level, with Dirichlet(beta)."""
+    total = lgamma(len(counts) * beta) - lgamma(len(counts) * beta + sum(counts))
+    return total + sum(lgamma(beta + n) - lgamma(beta) for n in counts if n)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class LinkedPosterior:
         n, d = self.cells.shape
         more = int(number is not None)
         self.partitions, self.forests = partitions(n), forests(d, None if number is None else number.above)
-        eppf = np.array([log_eppf(np.bincount(z), concentration, discount) for z in self.partitions])
+        eppf = log_eppf(blocks(n)[1], concentration, discount)
         if number is not None:
             eppf += [number.log_evidence(z) for z in self.partitions]
         self.tables = self._filled_in()
@@ -126,12 +133,10 @@ class LinkedPosterior:
     @cache
     def _of_groups(x: tuple[int, ...], group: tuple[int, ...], n_levels: int, beta: float) -> float:
         """Log marginal likelihood of cells with n_levels levels, each group with separate probabilities."""
-        cells, of, total = np.array(x), np.array(group), 0.0
-        for g in np.unique(of):
-            n = np.bincount(cells[of == g], minlength=n_levels)
-            total += gammaln(n_levels * beta) - gammaln(n_levels * beta + n.sum())
-            total += float((gammaln(beta + n) - gammaln(beta)).sum())
-        return total
+        counts: dict[int, list[int]] = {}
+        for v, g in zip(x, group):
+            counts.setdefault(g, [0] * n_levels)[v] += 1
+        return sum(log_dirichlet(n, beta) for n in counts.values())
 
     @cached_property
     def holes(self) -> list[tuple[int, int]]:

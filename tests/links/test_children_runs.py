@@ -45,7 +45,7 @@ def test_named_links_are_kept_and_recorded(place):
 def test_numbers_on_categories_in_views(place):
     """The same bytes on ranks and continued; all doors open."""
     views = "model.family=crosscat", "model.links=forest", 'model.children=["x", "y", "gaps", "n"]', "data.heldout=0.1"
-    views += "sampler.link_moves=2", "sampler.column_moves=2", "sampler.column_powers=3"
+    views += "sampler.searches=1", "sampler.link_moves=2", "sampler.column_moves=2", "sampler.column_powers=3"
     views = [word for setting in views for word in ("--set", setting)]
     assert run(place, "views", *views).returncode == 0
     assert any(parents[c] in (0, 5, 6) for parents in links_of(place, "views") for c in (1, 2, 3, 4))

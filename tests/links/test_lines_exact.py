@@ -48,7 +48,7 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards, every):
-    result = judged(serial(), name, n_shards, 60, split_merge=n_shards % 2, link_moves=every)
+    result = judged(serial(), name, n_shards, 60, split_merge=3 * (n_shards % 2), link_moves=every)
     assert result.passed, f"{result} (seed {seed(81)})"
 
 

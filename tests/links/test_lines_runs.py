@@ -13,7 +13,7 @@ from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import mpibayes, run, small_config
 
-CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2", cycles=10)
+CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2\nsplit_merge = 4", cycles=10)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from mpibayes.io.ingest import import_table
 from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.links.runs import links_of, require_the_same_in_pieces
-from tests.run.conftest import exported, mpibayes, run, small_config
+from tests.run.conftest import exported, mpibayes, run, sets, small_config
 
-CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2")
+CONFIG = small_config('links = "forest"', "[sampler]\nlink_moves = 2\nsplit_merge = 4")
 
 
 def links_table(path, n=400, seed=3):
@@ -95,7 +95,8 @@ def test_two_parents_share_the_view_of_their_child(place):
 
 
 def test_links_are_found_reported_and_exported(place, small_pictures):
-    assert run(place, "long", "--set", "run.cycles=150", "--set", "sampler.link_moves=auto").returncode == 0
+    changes = sets("run.cycles=150", "sampler.link_moves=auto", "sampler.split_merge=auto")
+    assert run(place, "long", *changes).returncode == 0
     done = mpibayes(place, "report", "long")
     assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr
     result = json.loads((place / "long/report/summary.json").read_text())["links"]["pairs"]

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
@@ -25,7 +25,8 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
-from tests.exact.enumerate import log_eppf, partitions
+from tests.exact.enumerate import blocks, log_eppf, partitions
+from tests.links.enumerate import log_dirichlet
 
 ERRORS, ROUNDING = 5.0, 1e-9  # some 60 answers within 5 of their errors: about one false alarm in 1,000 seeds
 NAMES, LEVELS = "abcde", [2, 2, 3, 2, 2]
@@ -43,12 +44,10 @@ COMPLETE = [dict(zip(NAMES, row)) for row in itertools.product(*map(range, LEVEL
 @cache
 def of_groups(x: tuple[int, ...], group: tuple, n_levels: int) -> float:
     """Log evidence of cells with separate probabilities in each group."""
-    total = 0.0
-    for g in set(group):
-        n = np.bincount([v for v, of in zip(x, group) if of == g], minlength=n_levels)
-        total += gammaln(n_levels * BETA) - gammaln(n_levels * BETA + n.sum())
-        total += float((gammaln(BETA + n) - gammaln(BETA)).sum())
-    return total
+    counts: dict[tuple, list[int]] = {}
+    for v, g in zip(x, group):
+        counts.setdefault(g, [0] * n_levels)[v] += 1
+    return sum(log_dirichlet(n, BETA) for n in counts.values())
 
 
 def of_complete(cells, z) -> float:
@@ -64,14 +63,13 @@ def of_complete(cells, z) -> float:
 def evidence(cells) -> float:
     """Log evidence of a table, in which -1 is an unknown cell."""
     holes = [(i, c) for i, row in enumerate(cells) for c, v in enumerate(row) if v < 0]
-    each = []
+    each, prior = [], log_eppf(blocks(len(cells))[1], ALPHA, D)
     for levels in itertools.product(*(range(LEVELS[c]) for _, c in holes)):
         filled = np.array(cells)
         for at, v in zip(holes, levels):
             filled[at] = v
         rows = [tuple(row) for row in filled.tolist()]
-        for z in partitions(len(rows)):
-            each.append(log_eppf(np.bincount(z), ALPHA, D) + of_complete(rows, z.tolist()))
+        each += [p + of_complete(rows, z) for p, z in zip(prior, partitions(len(rows)).tolist())]
     return float(logsumexp(each))
 
 
@@ -95,8 +93,8 @@ def made(folder, cells):
     text = f"[model]\nfamily = 'mixture'\nlinks = {links}\nconcentration = {ALPHA}\ndiscount = {D}\n"
     text += "".join(f"[columns.{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n" for c, n in zip(NAMES, LEVELS))
     given = {child: above[0] for child, above in PARENTS.items()}
-    run = make_run(folder / "tiny", table, cycles=330, burn_in=30, labels=3, text=text, links=given)
-    return run
+    more = {"links": given, "split_merge": None}
+    return make_run(folder / "tiny", table, cycles=330, burn_in=30, labels=3, text=text, **more)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +149,12 @@ def chain(folder, cells, alpha: float, cycles: int):
     )
     columns = [replace(column, second="b") if column.name == "c" else column for column in columns]
     settings = Settings(
-        seed=3, shards=1, concentration=alpha, links={"c": "a"}, priors={n: {"dirichlet": [BETA] * 2} for n in "abc"}
+        seed=3,
+        shards=1,
+        concentration=alpha,
+        links={"c": "a"},
+        split_merge=4,
+        priors={n: {"dirichlet": [BETA] * 2} for n in "abc"},
     )
     mixture = Mixture(serial(), columns, lambda first, end: rows.take(slice(first, end)), len(rows), settings)
     mixture.start("one")

@@ -65,6 +65,7 @@ def sampler(comm, seed: int, n_shards: int) -> Mixture:
     priors["x"] = dict(zip(("mean", "kappa", "nu", "variance"), NORMAL))
     settings = Settings(
         seed=seed, shards=n_shards, concentration=ALPHA, discount=D, links={"c": "a", "e": "x"}, priors=priors,
+        split_merge=4,
     )  # fmt: skip
     mixture = Mixture(comm, columns, lambda first, end: rows.take(np.arange(first, end)), len(X), settings)
     mixture.start("one")

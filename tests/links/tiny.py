@@ -23,7 +23,8 @@ def tiny_run(folder: Path, cells: Sequence[Sequence[int]], cycles: int):
     text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
     for c, n in enumerate(LEVELS):
         text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
-    return make_run(folder / "tiny", table, cycles=cycles, burn_in=20, text=text, links="forest", link_moves=1)
+    more = {"links": "forest", "link_moves": 1, "split_merge": None}
+    return make_run(folder / "tiny", table, cycles=cycles, burn_in=20, text=text, **more)
 
 
 def asking_of(run) -> Asking:

@@ -44,7 +44,7 @@ def tiny_run(folder, family="mixture", cycles=500, columns=COLUMNS):
     for name in names:
         prior = ", ".join(f"{k} = {list(v) if isinstance(v, tuple) else v}" for k, v in PRIORS[name].items())
         text += f"[columns.{name}]\nprior = {{{prior}}}\n"
-    return make_run(folder / "tiny", written, cycles=cycles, burn_in=cycles // 10, text=text)
+    return make_run(folder / "tiny", written, cycles=cycles, burn_in=cycles // 10, text=text, split_merge=None)
 
 
 def people(n=160, seed=4) -> list[dict]:

@@ -51,6 +51,8 @@ def config_text(shards: int = 7, cycles: int = 24) -> str:
 
 def small_config(model: str = "", sections: str = "", cycles: int = 12) -> str:
     """A mixture on three shards that keeps every other cycle. model: further keys of [model]; sections: others."""
+    if "[sampler]" not in sections:
+        sections += "\n[sampler]\nsplit_merge = 4"
     return f"""
 [data]
 table = "table.h5"

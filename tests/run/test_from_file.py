@@ -67,7 +67,7 @@ def test_options_of_the_import_are_given_to_the_import(place):
     assert not (place / "runs" / "european.h5").exists() and not (place / "runs" / "european.toml").exists()
     done = mpibayes(place, "import", "european.csv", "runs/european.h5", "--encoding", "cp1252")
     assert done.returncode == 0, done.stderr
-    done = mpibayes(place, "run", "european.csv", *SHORT)
+    done = mpibayes(place, "run", "european.csv", *SHORT, "--set", "sampler.searches=1")
     assert done.returncode == 0 and "european.h5: was imported from european.csv separately and is kept" in done.stdout
 
 

@@ -19,6 +19,8 @@ table = "people.h5"
 heldout = 0.2
 [model]
 family = "{family}"
+[sampler]
+split_merge = 4
 [run]
 shards = 3
 cycles = 10

@@ -16,7 +16,7 @@ RUN = (
     '[data]\ntable = "people.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n[columns.visits]\nuse = false\n'
     "[columns.amount]\nuse = false\n[columns.stage]\nuse = false\n"
     '[outcome]\ncolumn = "sick"\ncovariates = ["age", "sex"]\n'
-    "[run]\nseed = 4\nshards = 3\ncycles = 60\nburn_in = 12\n[output]\nlabels = 2\n"
+    "[sampler]\nsplit_merge = 4\n[run]\nseed = 4\nshards = 3\ncycles = 60\nburn_in = 12\n[output]\nlabels = 2\n"
 )
 
 

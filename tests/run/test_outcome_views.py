@@ -14,6 +14,7 @@ N, TRUTH, SD = 400, 0.8, 2.0**0.5  # SD of age
 RUN = (
     '[data]\ntable = "people.h5"\nheldout = 0.1\n[model]\nfamily = "crosscat"\n'
     '[outcome]\ncolumn = "sick"\ncovariates = ["age"]\n'
+    "[sampler]\nsplit_merge = 4\nsearches = 1\n"
     "[run]\nseed = 4\nshards = 3\ncycles = 60\nburn_in = 20\n[output]\nlabels = 2\n"
 )
 GIVEN = [w for j in range(5) for w in ("--given", f"x{j}=1")]

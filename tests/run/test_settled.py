@@ -185,6 +185,8 @@ heldout = 0.2
 family = "mixture"
 concentration = 0.01
 discount = 0.0
+[sampler]
+split_merge = 4
 [run]
 seed = 5
 shards = 3

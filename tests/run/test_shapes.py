@@ -13,7 +13,7 @@ from mpibayes.hpc.data.shapes import fit_shapes, log_density
 from mpibayes.hpc.run.identity import RESOLVED, write_resolved
 from mpibayes.io.shape import Shape
 from mpibayes.io.table import Table
-from tests.run.conftest import exported, mpibayes
+from tests.run.conftest import exported, mpibayes, sets
 
 N = 300
 BARE = """[data]
@@ -21,6 +21,8 @@ table = "t.h5"
 heldout = 0.1
 [model]
 family = "mixture"
+[sampler]
+split_merge = 4
 [run]
 cycles = 12
 burn_in = 2
@@ -61,7 +63,8 @@ def test_the_run_says_which(place):
 
 
 def test_with_views_the_gate_is_the_one_of_views(place, monkeypatch):
-    done = ended(mpibayes(place, "run", "run.toml", "-o", "views", "--set", "model.family=crosscat"))
+    of_views = sets("model.family=crosscat", "sampler.searches=1")
+    done = ended(mpibayes(place, "run", "run.toml", "-o", "views", *of_views))
     data = Data(Table.open(place / "t.h5"), (), 0.1, None, True)
     shapes = fit_shapes(data, True)
     assert recorded(place, "views") == ({name: list(shape) for name, shape in shapes.items()} or "none")

@@ -346,7 +346,7 @@ loop._in_turns = shows
 
 def test_a_signal_to_a_rank_that_waits_is_passed_on(place):
     """Its chains have their cycles already, and those of the other group are far from it."""
-    words = ("--set", "run.chains=2", "--set", "run.until=cycles", "--set", "run.cycles=400")
+    words = ("--set", "run.chains=2", "--set", "run.until=cycles", "--set", "run.cycles=100")
     program = command(2, "-c", FAULTY, WAITS, "out", *words, program=())
     process = subprocess.Popen(
         [str(word) for word in program], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -361,7 +361,7 @@ def test_a_signal_to_a_rank_that_waits_is_passed_on(place):
     assert process.returncode == 75, out
     states = [status(place / "out" / f"chain-{i}") for i in (1, 2)]
     assert [s["state"] for s in states] == ["finished", "stopped"], out
-    assert states[1]["last_checkpoint"] == states[1]["cycle"] < 400
+    assert states[1]["last_checkpoint"] == states[1]["cycle"] < 100
 
 
 def test_ranks_that_the_command_starts_itself(place):

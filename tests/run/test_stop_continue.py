@@ -86,7 +86,7 @@ def test_a_plan_by_the_clock_is_replayed_and_ends_with_all_rows(place):
     before, plan = read_trace(place / "out"), plan_of(place / "out")
     status = json.loads((place / "out" / "status.json").read_text())
     assert len(plan) == 6 and plan[-1] < 1 and status["active_rows"] < status["rows"] == 630
-    done = run(place, "out", *words, "--max-time", "9s")
+    done = run(place, "out", *words, "--max-time", "6s")
     assert done.returncode == 75 and "continues from cycle 6; rows are added" in done.stdout, done.stdout + done.stderr
     trace = read_trace(place / "out")
     assert all(np.array_equal(trace[name][:6], before[name], equal_nan=True) for name in before)

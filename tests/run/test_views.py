@@ -31,6 +31,7 @@ columns = ["width", "height"]
 init_views = 4
 view_moves = 1
 column_powers = 2
+split_merge = 4
 [run]
 seed = 5
 shards = 4

@@ -23,6 +23,8 @@ from mpibayes.hpc.scalar import kinds
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
 
+MOVES_EVERY = 4  # cycles between rounds of split and merge moves, which take most of a chain's time on small tables
+
 
 def planted(n=400, seed=0):
     """Three planted groups: `colour`, `flag`, `height` and `visits` tell them, `noise` and `dust` do not; some cells
@@ -98,7 +100,7 @@ def make_run(
         seed=5, shards=2, concentration=model.law, discount=model.discount,
         likelihood=model.likelihood, priors=priors(config),
         view_concentration=model.view_law,
-        **more,
+        **{"split_merge": MOVES_EVERY, **more},
     )  # fmt: skip
     scalars = BY_FAMILY[model.family]
     for chain in range(chains):
