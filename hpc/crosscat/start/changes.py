@@ -55,7 +55,7 @@ def divided(now: Collection[Set], tree: Sequence[Set]) -> Iterator[Change]:
             yield Change(frozenset([view]), frozenset([part, view - part]), min(len(part), len(view - part)))
 
 
-def unsuggested(now: Collection[Set], ties: Mapping[Set, Mapping[Set, float]], related: Related) -> list[Change]:
+def unsuggested(now: frozenset[Set], ties: Mapping[Set, Mapping[Set, float]], related: Related) -> list[Change]:
     """Return changes that no search need have made: merge the two views that depend most on each other; give a unit,
     or a group of dependent units, that the rest of its view hardly explains a view of its own, or move it to one of the
     other views on which it depends most.

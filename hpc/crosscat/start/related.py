@@ -44,6 +44,7 @@ class Related:
 
 
 def related(alone: Serial, columns: Sequence[Column], rows: Rows, settings: Settings, chain: int) -> Related:
+    """Relate the columns of a table, as rows of it tell."""
     units = chain_on(alone, columns, rows.take(slice(0, 1)), settings, chain).units
     between = between_units(columns, rows, units, DEVIATIONS)
     tree = [frozenset(name for u in of for name in units[u]) for of in branches(linked(between))]
