@@ -32,11 +32,12 @@ from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run import output
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
 from mpibayes.io.finished import Finished
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 EARLY = 1, 2, 4, 8  # cycles whose draws are kept too: a report after any cycle has one in the second half
 
@@ -127,7 +128,7 @@ class Family:
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
-                print(f"warning: {visible(message)}", flush=True)
+                output.say(f"warning: {message}")
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def _given_labels(self) -> list[Given]:

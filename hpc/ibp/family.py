@@ -25,12 +25,13 @@ from mpibayes.hpc.ibp.update import harmonic
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import count, default_count
+from mpibayes.hpc.run import output
 from mpibayes.hpc.run.earlier import places_before
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
 from mpibayes.io.finished import Finished
 from mpibayes.kernels.ibp.features import Rows as Bits
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 GRID_OF_C = tuple(float(c) for c in np.geomspace(0.1, 100.0, 31))
 MOST_FEATURES = 4096  # their matrices take some hundred MiB
@@ -114,7 +115,7 @@ class Family:
         if config.heldout_path is not None:
             self.heldout_file, message = self.data.read_heldout_file(self.comm, config.heldout_path, config.data.unseen)
             if message:
-                print(f"warning: {visible(message)}", flush=True)
+                output.say(f"warning: {message}")
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.cores import share_out
 from mpibayes.hpc.parallel.launcher import launched, launcher_name, mpirun
+from mpibayes.hpc.run import output
 from mpibayes.io.files import reason
 from mpibayes.text import visible
 
@@ -40,7 +41,7 @@ def become_mpirun(ranks: int, words: Sequence[str], asked: str) -> None:
     program = mpirun()
     if program is None:
         raise ConfigError(f"{asked}: {NO_MPIRUN}")
-    print(f"{ranks} ranks, started by {visible(program)} (run.ranks)", flush=True)
+    output.say(f"{ranks} ranks, started by {program} (run.ranks)")
     share_out(ranks)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.config.json_schema import NAME, header
+from mpibayes.hpc.run.output import say
 from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.formats import kinds
@@ -23,7 +24,7 @@ from mpibayes.io.packing import PACKED
 from mpibayes.io.parts import fingerprints
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
-from mpibayes.text import toml_string, visible
+from mpibayes.text import toml_string
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
@@ -92,7 +93,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
         make_directory(folder.parent)
     kept = is_table or _is_another(table, place, source)
     if kept and not is_table:
-        _tell(f"{table}: was imported from {source.name} separately and is kept; remove it to have it imported again")
+        say(f"{table}: was imported from {source.name} separately and is kept; remove it to have it imported again")
     made = _made_from(source, is_table) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
     if there:
         _keep_own(place)
@@ -105,7 +106,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     with writing(place):
         text = TEXT.format(made=made, known=known, schema=schema, table=named, cycles=cycles, until=until)
         write_text(place, text)
-    _tell(f"{place}: the configuration; mpibayes schema explains every key")
+    say(f"{place}: the configuration; mpibayes schema explains every key")
     return place
 
 
@@ -126,7 +127,7 @@ def _keep_own(place: Path) -> None:
         ours = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
     if ours is None:
         with writing(place):
-            _tell(f"{place}: was not written by mpibayes; it is now {set_aside(place)}")
+            say(f"{place}: was not written by mpibayes; it is now {set_aside(place)}")
 
 
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
@@ -183,7 +184,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
 
     if table.exists() and not overwrite:
         raise ConfigError(f"{table}: exists and is kept; choose another directory with -o, or move it away")
-    _tell(f"importing {source} into {table}")
+    say(f"importing {source} into {table}")
     try:
         summary = import_table(source, table, overwrite=overwrite, hashed=True)
     except (ConfigError, DataError) as error:
@@ -198,16 +199,12 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
         raise type(error)(error.message, [*error.problems, way]) from None
     lines = summary_lines(summary)
     remarks = [line for line in lines if line.startswith(("note: ", "warning: "))]
-    _tell("\n".join([*lines[:2], *remarks]))
-    _tell(f"what each column became, and why: {_import_command(source, '--dry-run')}")
+    say("\n".join([*lines[:2], *remarks]))
+    say(f"what each column became, and why: {_import_command(source, '--dry-run')}")
     if any(map(OF_IMPORT.search, remarks)):
-        _tell(f"to change that: {_import_command(source, table, '--force')} OPTIONS, then this command with --fresh")
+        say(f"to change that: {_import_command(source, table, '--force')} OPTIONS, then this command with --fresh")
     return summary.sha256[0]
 
 
 def _import_command(*words: str | Path) -> str:
     return shlex.join(["mpibayes", "import", *map(str, words)])
-
-
-def _tell(words: str) -> None:
-    print("\n".join(visible(line) for line in words.split("\n")), flush=True)

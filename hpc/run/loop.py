@@ -31,7 +31,7 @@ from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import directory as run_directory
-from mpibayes.hpc.run import from_file, grown, ranks, rounds, status
+from mpibayes.hpc.run import from_file, grown, output, ranks, rounds, status
 from mpibayes.hpc.run.become import words_of
 from mpibayes.hpc.run.chain_run import ChainRun
 from mpibayes.hpc.run.clock import Clock
@@ -167,12 +167,12 @@ def _run(
             left = None if clock.max_time_s is None else clock.max_time_s - clock.elapsed()
             ranks.hand_over(n_ranks, words_of(config_path, folder, overrides, left, fresh), clock)
         elif note:
-            print(visible(note), flush=True)
+            output.say(note)
     if comm.rank == 0:
         for note in config.notes:
             print(visible(f"warning: {note}"), file=sys.stderr, flush=True)
         if about_family:
-            print(visible(about_family), flush=True)
+            output.say(about_family)
     config, data = with_shapes(comm, config, data)
     # all errors in the input are found before the run directory is made
     kind = family_of(config.kind)

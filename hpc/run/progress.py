@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mpibayes.hpc.parallel.launcher import launched
+from mpibayes.hpc.run import output
 from mpibayes.hpc.run.live import Past, panel
 from mpibayes.hpc.scalar import ACTIVE_ROWS, LOOKED_ROWS, Scalar, shown
 from mpibayes.io.files import open_regular
@@ -201,7 +202,7 @@ class Progress:
             if to_stream and self._live is not None:
                 self._live.console.print(text, highlight=False)
             elif to_stream:
-                _print(stamped, self._stream)
+                output.write(stamped, self._stream)
         if self._file is not None:
             try:
                 self._file.write(stamped + "\n")
@@ -211,14 +212,7 @@ class Progress:
 
 def say(text: str) -> None:
     """Print a line with the time on standard output, before any chain has its `Progress`."""
-    with contextlib.suppress(OSError):
-        _print(_stamped(text), sys.stdout)
-
-
-def _print(text: str, stream: TextIO) -> None:
-    """Write a line in one piece: other ranks write to the same place."""
-    stream.write(text + "\n")
-    stream.flush()
+    output.write(_stamped(text), sys.stdout)
 
 
 def _stamped(text: str) -> str:

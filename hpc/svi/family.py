@@ -17,6 +17,7 @@ from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.run import output
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
 from mpibayes.hpc.svi.law import Students
@@ -28,7 +29,7 @@ from mpibayes.io.draws import DrawWriter, last_draw
 from mpibayes.io.files import Guard
 from mpibayes.io.finished import Finished
 from mpibayes.io.rows import Rows
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 PARTS = 20  # number of kept states unless output.kept is given
 APPROXIMATION = "an approximation: its bound lies below log p(table) by an unknown amount"
@@ -128,7 +129,7 @@ class Family(Approximated):
         if config.heldout_path is not None:
             self.heldout_file, message = self.data.read_heldout_file(self.comm, config.heldout_path, config.data.unseen)
             if message:
-                print(f"warning: {visible(message)}", flush=True)
+                output.say(f"warning: {message}")
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def chain(self, config: Config, number: int) -> VariationalChain:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import h5py
@@ -284,3 +285,15 @@ def test_a_closed_standard_output_does_not_end_a_run(place):
     with open("/dev/full", "w") as full:
         done = subprocess.run([str(w) for w in command(1, "run", "run.toml", "-o", "out")], cwd=place, stdout=full)
     assert done.returncode == 0
+
+
+SAY = "from mpibayes.hpc.run import output; output.say('one'); output.say('two'); "
+
+
+@pytest.mark.parametrize("program, fails", [(SAY, False), (SAY + "print('three', flush=True)", False),
+                                            ("print('one', flush=True)", True)])  # fmt: skip
+def test_lines_that_cannot_be_written_are_lost(program, fails):
+    """At exit, too: Python's own `print` fails."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert bool(done.returncode) == bool(done.stderr) == fails
