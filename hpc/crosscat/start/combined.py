@@ -112,7 +112,7 @@ class Combining:
         return gain
 
     def worth(self, change: Change) -> float:
-        """Return the gain of a change, less PER_VIEW for each view fewer."""
+        """Return the gain of a change, plus PER_VIEW for each view that it adds."""
         return self.gain(change.before, change.after) + PER_VIEW * apart(change, self.related.units)
 
     def work(self, names: Set) -> float:
