@@ -225,6 +225,17 @@ def test_sets_that_score_closely_are_scored_on_another_deal_of_the_rows(monkeypa
     assert work.score([change]) and len(looks) == 3 and work.gain(change.before, change.after) == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("gain, merged", [(0.012, True), (0.008, False)])
+def test_two_views_become_one_for_more_than_a_change_needs(gain, merged, monkeypatch):
+    work, _ = close({5: (-1.0,), 10: (-2.0 + gain,)}, monkeypatch)
+    apart, whole = sets(A, B), sets([*A, *B])
+    now, gained = combining.climbed(work, apart, lambda now: [Change(apart, whole, 5)], 3.0)
+    assert (now == whole) == merged and gained == pytest.approx(gain * merged)
+    monkeypatch.setattr(combining, "PER_VIEW", 0.0)
+    now, _ = combining.climbed(work, apart, lambda now: [Change(apart, whole, 5)], 3.0)
+    assert now == whole, "the wrong one: by gain alone"
+
+
 def test_ties_place_a_column_where_scores_are_close(monkeypatch):
     """A column is tied to ten others by more than to five, but chances of the chains favour the five."""
     now, after = sets([*A, C[0]], [*B, *C[1:]]), sets(A, [*B, *C])
