@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.start.combined import combined
 from mpibayes.hpc.crosscat.start.crossvalidated import Scored, groups
 from mpibayes.hpc.crosscat.start.related import Related
 from mpibayes.hpc.crosscat.start.searches import Choice
+from mpibayes.hpc.crosscat.start.strategy import SEARCHES
 from mpibayes.hpc.crosscat.start.views import Found, Pilot
 from mpibayes.hpc.parallel.comm import serial
 from tests.crosscat.report.runs import MOVES_EVERY
@@ -103,7 +104,7 @@ def test_a_column_that_depends_on_none_leaves_for_less(tie, depends, leaves):
     }
 
     class Work:
-        columns, left = "abcd", 0.0
+        columns, left, close = "abcd", 0.0, combining.CLOSE_PER_ROW
         related = Related([], units, between)
         known = scored
         gain, _difference = combining.Combining.gain, combining.Combining._difference
@@ -198,7 +199,7 @@ def test_a_group_moves_that_every_search_has_wrong(monkeypatch):
     assert frozenset([*B, *C]) in wrong, "the wrong one: single columns alone are tried elsewhere"
 
 
-def close(scores, monkeypatch, tie=0.01):
+def close(scores, monkeypatch, tie=0.01, n_searches=SEARCHES):
     """Return a gain that is told after sets have these scores in the first and second look, and the looks."""
     looks = []
 
@@ -209,7 +210,7 @@ def close(scores, monkeypatch, tie=0.01):
         return Scored(value, Found(tuple(names), None, None), {frozenset([name]): tie * len(names) for name in names})
 
     monkeypatch.setattr(combining, "scored", score)
-    work = combining.Combining(serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000)
+    work = combining.Combining(serial(), Data(*table(4, (6, 6, 6), 5)), SETTINGS, 0, 3000, n_searches)
     work.left = np.inf
     return work, looks
 
@@ -244,6 +245,15 @@ def test_ties_place_a_column_where_scores_are_close(monkeypatch):
     assert work.gain(now, after) == pytest.approx(0.04) and work.gain(after, now) == pytest.approx(-0.04)
     monkeypatch.setattr(combining, "moved", lambda *of: None)
     assert work.gain(now, after) == pytest.approx(-0.01), "the wrong one: by scores"
+
+
+@pytest.mark.parametrize("n_searches, gain", [(SEARCHES, -0.04), (2 * SEARCHES, 0.026)])
+def test_scores_of_five_folds_decide_where_those_of_three_leave_it_to_ties(n_searches, gain, monkeypatch):
+    """A column scores better alone, by less than the error of three folds and more than that of five."""
+    now, after = sets(A), sets(A[1:], A[:1])
+    work, _ = close({5: (-5.0,), 4: (-4.0,), 1: (-0.974,)}, monkeypatch, n_searches=n_searches)
+    work.score([Change(now, after, 1)])
+    assert work.gain(now, after) == pytest.approx(gain)
 
 
 @pytest.mark.quick(ranks=(2, 3))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import fsum  # sets have no order
+from math import fsum, sqrt  # fsum: sets have no order
 
 import numpy as np
 
@@ -36,6 +36,7 @@ WORK = 3.0  # most columns in scored sets, relative to the table's, where search
 WORK_BEYOND = 4.0  # the same for changes that no search made
 LARGE, FREE_COLUMNS = 0.33, 50  # a set takes hardly longer for columns beyond a share of the table's, up to a number
 CLOSE_PER_ROW = 0.03  # difference of two scores within which ties decide, if one unit moves
+CLOSE_FOLDS = 3  # most folds for which that bound holds; more folds score more precisely
 DOUBTFUL_PER_ROW = -0.01, 0.03  # gain beyond the least one for which other folds are asked, too
 PER_VIEW = 5e-3  # by which fewer views must score better, in nats a row: large views apart are the simpler ones
 MAX_ROUNDS = 6
@@ -43,7 +44,7 @@ MAX_ROUNDS = 6
 
 class Combining:
     """Sets of columns scored so far, in a chain's start. known: these sets; left: columns that may still be scored;
-    related: dependence of the table's columns."""
+    close: difference of scores within which ties decide; related: dependence of the table's columns."""
 
     def __init__(
         self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_searches: int = SEARCHES
@@ -53,6 +54,7 @@ class Combining:
         places = np.sort(stream.choice(data.n_rows, n, replace=False))
         (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
         self.looks = [folds(stream, n, n_rows, n_searches) for _ in range(2)]
+        self.close = CLOSE_PER_ROW * min(1.0, sqrt(CLOSE_FOLDS / (1 + int(self.looks[0].max()))))
         self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
         self.known: dict[Set, Scored] = {}
@@ -106,7 +108,7 @@ class Combining:
         if not self.known.keys() >= one ^ other:
             return -np.inf
         gain = self._difference(one ^ other, other)
-        if abs(gain) < CLOSE_PER_ROW and (move := moved(one, other, self.related.units)):
+        if abs(gain) < self.close and (move := moved(one, other, self.related.units)):
             unit, left, joined = move
             return self.known[joined].ties[unit] - self.known[left].ties[unit]
         return gain
