@@ -179,7 +179,7 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
     for by_itself, place in ((1.0, 1), (0.0, 2)):  # a summary follows the sentence that none is natural
         view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
         text = group_words.sentences(p)
-        assert [s.startswith("They are: ") for s in text].index(True) == place
+        assert [s.startswith("Group 1 (") for s in text].index(True) == place
         assert text[place - 1] == str(groups.first(view.levels).level)
 
 
@@ -208,7 +208,7 @@ def test_groups_that_last_are_of_use_where_chains_are_apart_or_climb(run_dir):
         changing = verdict(p)
         assert changing.headline == group_words.CLIMBS and changing.sound == DOUBT
         assert not any("--groups" in command for _, command in changing.commands)
-        assert "which may still change" in changing.found[0] and changing.found[1].startswith("They are: ")
+        assert "which may still change" in changing.found[0] and changing.found[1].startswith("Group 1 (")
     view.levels = [replace(s, level=replace(s.level, by_itself=0.5)) for s in view.levels]
     assert verdict(p).headline == "" and verdict(p).sound == BAD, "each chain has groups of its own"
 
