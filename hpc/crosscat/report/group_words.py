@@ -93,17 +93,16 @@ def _with_names(view: ViewSummary, given: Sequence[str], most: int) -> list[str]
         return [*given]
     at = given.index(str(shown.level)) + 1
     coarser = [of for of in view.levels if of.level.natural and of.level.n < min(shown.level.n, most + 1)]
-    joined = [f"With {of.level.n} groups: {_names_of(of)}." for of in coarser] if shown.level.natural else []
-    names = _names_of(shown)
-    return [*given[:at], f"{names[:1].upper()}{names[1:]}.", *given[at:], *joined]
+    joined = [f"With {of.level.n} groups: {'; '.join(_names_of(of))}." for of in coarser] if shown.level.natural else []
+    return [*given[:at], *(f"{name[:1].upper()}{name[1:]}." for name in _names_of(shown)), *given[at:], *joined]
 
 
-def _names_of(shown: ShownLevel) -> str:
+def _names_of(shown: ShownLevel) -> list[str]:
     """Number and name the groups, those of all other rows last."""
     of = sorted(shown.groups, key=lambda group: group.name == groups.REST)  # sorted is stable
     shares = [percent(group.share) for group in of]
     shares[:1] = [f"{share} of the rows" for share in shares[:1]]
-    return "; ".join(f"group {group.number} ({share}): {group.name}" for group, share in zip(of, shares))
+    return [f"group {group.number} ({share}): {group.name}" for group, share in zip(of, shares)]
 
 
 def first_columns(view: ViewSummary, most: int = NAMED, shown: Callable[[str], str] = str) -> str:
