@@ -354,15 +354,17 @@ def mpirun():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures():
-    """Leave the pictures of reports empty, as drawing takes most of a small report; yield the function that draws."""
+    """Leave out the pictures of reports, as drawing takes most of a small report; yield the functions that draw."""
     if comm:
         yield
         return
     from mpibayes.hpc.report import drawing
 
-    draw, drawing.png = drawing.png, lambda figure: drawing.Picture(b"not drawn")
-    yield draw
-    drawing.png = draw
+    kept = drawing.drawn, drawing.png
+    drawing.drawn = lambda draw, *of, **named: drawing.Picture(b"not drawn")
+    drawing.png = lambda figure: drawing.Picture(b"not drawn")
+    yield kept
+    drawing.drawn, drawing.png = kept
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -380,15 +382,21 @@ def brief_checks():
 
 
 @pytest.fixture
-def pictures(no_pictures, monkeypatch):
-    """Draw pictures, for tests that look at them."""
-    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", no_pictures)
+def figures(no_pictures, monkeypatch):
+    """Make figures, without pictures of them."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.drawn", no_pictures[0])
 
 
 @pytest.fixture
-def small_pictures(no_pictures, monkeypatch):
+def pictures(figures, no_pictures, monkeypatch):
+    """Draw pictures, for tests that look at them."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", no_pictures[1])
+
+
+@pytest.fixture
+def small_pictures(figures, no_pictures, monkeypatch):
     """Draw pictures at a third of the resolution and without a layout."""
     monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
     monkeypatch.setattr(
-        "mpibayes.hpc.report.drawing.png", lambda figure: figure.set_layout_engine("none") or no_pictures(figure)
+        "mpibayes.hpc.report.drawing.png", lambda figure: figure.set_layout_engine("none") or no_pictures[1](figure)
     )
