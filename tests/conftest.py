@@ -14,6 +14,7 @@ test that fails on one rank while the other ranks wait for it hangs the run. Eac
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -117,6 +118,16 @@ def pytest_make_parametrize_id(config, val, argname):
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without the collector of garbage, which would look through all tests and modules again and again."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
 
 
@@ -153,19 +164,8 @@ def choose(config, items):
 
 # Folders of tests that take seconds each: they start programs, or chains.
 SLOW = {
-    "run",
-    "query",
-    "python",
-    "faults",
-    "crosscat",
-    "regression",
-    "exact",
-    "laws",
-    "links",
-    "predict",
-    "house",
-    "slurm",
-}
+    "run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "links", "predict", "house", "slurm",
+}  # fmt: skip
 
 
 def spread(items, workers):
@@ -273,8 +273,7 @@ def pytest_sessionfinish(session, exitstatus):
     """Let the ranks leave together, with one exit status."""
     if comm is None:
         return
-    everyone = _meet("end of the session", int(exitstatus))
-    if any(everyone):
+    if any(everyone := _meet("end of the session", int(exitstatus))):
         session.exitstatus = max(everyone)
 
 
@@ -361,8 +360,7 @@ def no_pictures():
     from mpibayes.hpc.report import drawing
 
     kept = drawing.drawn, drawing.png
-    drawing.drawn = lambda draw, *of, **named: drawing.Picture(b"not drawn")
-    drawing.png = lambda figure: drawing.Picture(b"not drawn")
+    drawing.drawn = drawing.png = lambda *of, **named: drawing.Picture(b"not drawn")
     yield kept
     drawing.drawn, drawing.png = kept
 
