@@ -100,9 +100,11 @@ def read_blocks(
                     tries += 1  # missing, or joined while the folder was listed
                     continue
                 run = run or str(file.attrs["run"])
+                data, n, step = _stored(file, names) if before <= after else ({}, 0, 0)
+                small = {name: of[:step] for name, of in data.items()} if step >= n else None
             if before > after:
                 raise _missing(segment, before)
-            for block in _blocks(segment.path, names):
+            for block in _blocks(segment.path, names) if small is None else [small]:
                 new = block["cycle"] > after  # where segments overlap, the first counts
                 after = int(block["cycle"].max(initial=after))
                 if new.any():
@@ -350,21 +352,25 @@ def _open(path: Path) -> Iterator[h5py.File]:
         ) from error
 
 
+def _stored(file: h5py.File, names: Sequence[str] | None) -> tuple[dict[str, h5py.Dataset], int, int]:
+    """Return the requested datasets of an open segment, its number of rows, and how many of them are read at a time."""
+    stored = list(file) if names is None else ["cycle", *(n for n in names if n != "cycle")]
+    data = {name: file[name] for name in stored}
+    step = n = data["cycle"].shape[0]
+    for name, of in data.items():
+        if of.shape[0] != n:
+            raise ValueError(f"{name} has {of.shape[0]} rows, cycle has {n}")
+        if of.chunks:
+            row = max(1, of.nbytes // n)
+            step = min(step, max(1, BLOCK // (row * of.chunks[0])) * of.chunks[0])
+    return data, n, step
+
+
 def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.ndarray]]:
     with _open(path) as file:
-        stored = list(file) if names is None else ["cycle", *(n for n in names if n != "cycle")]
-        n = file["cycle"].shape[0]
-        step = n
-        for name in stored:
-            data = file[name]
-            if data.shape[0] != n:
-                raise ValueError(f"{name} has {data.shape[0]} rows, cycle has {n}")
-            if data.chunks:
-                row = max(1, data.nbytes // n)
-                step = min(step, max(1, BLOCK // (row * data.chunks[0])) * data.chunks[0])
-        starts = range(0, n, max(1, step))
+        stored, n, step = _stored(file, names)
     # The file is closed between blocks: a reader that stops half-way, or computes for long, keeps no file open.
-    for start in starts:
+    for start in range(0, n, max(1, step)):
         with _open(path) as file:
             block = {name: file[name][start : start + step] for name in stored}
         yield block

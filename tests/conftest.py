@@ -14,6 +14,7 @@ test that fails on one rank while the other ranks wait for it hangs the run. Eac
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -117,6 +118,16 @@ def pytest_make_parametrize_id(config, val, argname):
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without the collector of garbage, which would look through all tests and modules again and again."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"
 
 
@@ -153,19 +164,8 @@ def choose(config, items):
 
 # Folders of tests that take seconds each: they start programs, or chains.
 SLOW = {
-    "run",
-    "query",
-    "python",
-    "faults",
-    "crosscat",
-    "regression",
-    "exact",
-    "laws",
-    "links",
-    "predict",
-    "house",
-    "slurm",
-}
+    "run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "links", "predict", "house", "slurm",
+}  # fmt: skip
 
 
 def spread(items, workers):
@@ -273,8 +273,7 @@ def pytest_sessionfinish(session, exitstatus):
     """Let the ranks leave together, with one exit status."""
     if comm is None:
         return
-    everyone = _meet("end of the session", int(exitstatus))
-    if any(everyone):
+    if any(everyone := _meet("end of the session", int(exitstatus))):
         session.exitstatus = max(everyone)
 
 
@@ -354,15 +353,16 @@ def mpirun():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures():
-    """Leave the pictures of reports empty, as drawing takes most of a small report; yield the function that draws."""
+    """Leave out the pictures of reports, as drawing takes most of a small report; yield the functions that draw."""
     if comm:
         yield
         return
     from mpibayes.hpc.report import drawing
 
-    draw, drawing.png = drawing.png, lambda figure: drawing.Picture(b"not drawn")
-    yield draw
-    drawing.png = draw
+    kept = drawing.drawn, drawing.png
+    drawing.drawn = drawing.png = lambda *of, **named: drawing.Picture(b"not drawn")
+    yield kept
+    drawing.drawn, drawing.png = kept
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -380,15 +380,21 @@ def brief_checks():
 
 
 @pytest.fixture
-def pictures(no_pictures, monkeypatch):
-    """Draw pictures, for tests that look at them."""
-    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", no_pictures)
+def figures(no_pictures, monkeypatch):
+    """Make figures, without pictures of them."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.drawn", no_pictures[0])
 
 
 @pytest.fixture
-def small_pictures(no_pictures, monkeypatch):
+def pictures(figures, no_pictures, monkeypatch):
+    """Draw pictures, for tests that look at them."""
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", no_pictures[1])
+
+
+@pytest.fixture
+def small_pictures(figures, no_pictures, monkeypatch):
     """Draw pictures at a third of the resolution and without a layout."""
     monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
     monkeypatch.setattr(
-        "mpibayes.hpc.report.drawing.png", lambda figure: figure.set_layout_engine("none") or no_pictures(figure)
+        "mpibayes.hpc.report.drawing.png", lambda figure: figure.set_layout_engine("none") or no_pictures[1](figure)
     )

@@ -122,12 +122,17 @@ def styled(draw: Callable[..., Any]) -> Callable[..., Picture]:
 
     @functools.wraps(draw)
     def styled(*args: Any, **kwargs: Any) -> Picture:
-        import matplotlib
-
-        with matplotlib.rc_context(STYLE):
-            return png(draw(*args, **kwargs))
+        return drawn(draw, *args, **kwargs)
 
     return styled
+
+
+def drawn(draw: Callable[..., Any], *args: Any, **kwargs: Any) -> Picture:
+    """Return the picture of draw(...) in this program's style."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        return png(draw(*args, **kwargs))
 
 
 def styled_figure(draw: Callable[..., Any]) -> Callable[..., Any]:

@@ -231,7 +231,7 @@ def test_bytes_that_are_no_text(command, tmp_path):
     command("run", f"{bad}/a.toml", "-o", "there", code=2)
 
 
-def test_pictures_show_names_as_they_are(monkeypatch):
+def test_pictures_show_names_as_they_are(monkeypatch, figures):
     """All texts of our pictures, those that matplotlib makes for ticks included, are letters and no formulas."""
     from matplotlib.figure import Figure
     from matplotlib.text import Text as Letters

@@ -42,7 +42,7 @@ def csv(place, name, kinds, seed):
 
 @pytest.mark.quick("mixture")
 @pytest.mark.parametrize("family", ["mixture", "crosscat"])
-def test_new_rows_of_another_kind_are_seen(tmp_path, family):
+def test_new_rows_of_another_kind_are_seen(tmp_path, family, figures):
     g = np.random.default_rng(241)
     (tmp_path / "run.toml").write_text(CONFIG.format(family=family))
     import_table(csv(tmp_path, "may.csv", g.integers(0, 3, 240), 1), tmp_path / "people.h5")

@@ -35,7 +35,7 @@ MIXED = {
 def cases(place: Path):
     """(name, run directory) of each run."""
     mixed_table(place / "table.h5")
-    (place / "run.toml").write_text(config_text())
+    (place / "run.toml").write_text(config_text(shards=7))
     for name, changes in MIXED.items():
         words = [word for change in changes for word in ("--set", change)]
         for ranks in (1, 3) if name in ("mixed", "annealed", "views") else (1,):

@@ -93,7 +93,7 @@ def made(folder, cells):
     text = f"[model]\nfamily = 'mixture'\nlinks = {links}\nconcentration = {ALPHA}\ndiscount = {D}\n"
     text += "".join(f"[columns.{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n" for c, n in zip(NAMES, LEVELS))
     given = {child: above[0] for child, above in PARENTS.items()}
-    more = {"links": given, "split_merge": None}
+    more = {"links": given, "split_merge": 0}  # sweeps reach all partitions of so few rows
     return make_run(folder / "tiny", table, cycles=330, burn_in=30, labels=3, text=text, **more)
 
 

@@ -81,7 +81,7 @@ def run(tmp_path_factory):
         f'[data]\ntable = "tiny.h5"\n[model]\nfamily = "mixture"\nconcentration = {ALPHA}\ndiscount = {D}\n'
         f'[outcome]\ncolumn = "y"\ncovariates = ["b"]\nmean = {MEAN}\nsd = {SD}\ncovariate_sd = {WIDE}\n'
         + "".join(f"[columns.{n}]\nprior = {{dirichlet = {list(p)}}}\n" for n, p in DIRICHLET.items())
-        + "[run]\nseed = 5\nshards = 2\ncycles = 660\nburn_in = 60\n[output]\nlabels = 2\n"
+        + "[sampler]\nsplit_merge = 0\n[run]\nseed = 5\nshards = 1\ncycles = 660\nburn_in = 60\n[output]\nlabels = 2\n"
     )
     done = mpibayes(place, "run", "run.toml", "-o", "run")
     assert done.returncode == 0, done.stderr

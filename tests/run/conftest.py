@@ -45,7 +45,7 @@ sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
 """
 
 
-def config_text(shards: int = 7, cycles: int = 24) -> str:
+def config_text(shards: int = 5, cycles: int = 24) -> str:
     return CONFIG.format(shards=shards, cycles=cycles)
 
 

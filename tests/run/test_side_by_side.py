@@ -101,7 +101,7 @@ def ends(place, out, chains):
     return [exported(place, folder) for folder in folders]
 
 
-@pytest.mark.quick("2-2", "3-4", "4-3")
+@pytest.mark.quick("2-2", "3-4", "3-2")
 @pytest.mark.parametrize("ranks, chains", list(itertools.product((2, 3, 4), (1, 2, 3, 4))))
 def test_any_number_of_ranks_and_chains(folder, ranks, chains):
     place, on_one_rank = folder
@@ -110,15 +110,23 @@ def test_any_number_of_ranks_and_chains(folder, ranks, chains):
     assert ends(place, f"{ranks}-{chains}", chains) == on_one_rank(chains)
 
 
-@pytest.mark.quick("2")
-@pytest.mark.parametrize("groups", [1, 2, 4])
-def test_any_grouping(folder, groups):
+@pytest.mark.quick("3-2-2 at a time, each on 1 or 2 ranks")
+@pytest.mark.parametrize(
+    "ranks, groups, words",
+    [
+        (4, 1, "in turns, each on all 4 ranks"),
+        (4, 2, "2 at a time, each on 2 ranks"),
+        (4, 4, "side by side, each on 1 rank"),
+        (3, 2, "2 at a time, each on 1 or 2 ranks"),
+    ],
+)
+def test_any_grouping(folder, ranks, groups, words):
     place, on_one_rank = folder
-    done = run(place, f"groups-{groups}", *chained(4, f"run.groups={groups}"), ranks=4)
+    out = f"groups-{ranks}-{groups}"
+    done = run(place, out, *chained(4, f"run.groups={groups}"), ranks=ranks)
     assert done.returncode == 0, done.stderr
-    assert ends(place, f"groups-{groups}", 4) == on_one_rank(4)
-    text = {1: "in turns, each on all 4 ranks", 2: "2 at a time, each on 2 ranks", 4: "side by side, each on 1 rank"}
-    assert done.stdout.count(text[groups]) == 1
+    assert ends(place, out, 4) == on_one_rank(4)
+    assert done.stdout.count(words) == 1
 
 
 @pytest.mark.thorough

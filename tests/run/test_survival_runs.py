@@ -92,7 +92,7 @@ def test_the_same_bits_on_two_ranks(ran):
     assert len(texts) == 2 and (ran / "one.csv").read_bytes() == (ran / "two.csv").read_bytes()
 
 
-def test_the_report_has_curves(ran):
+def test_the_report_has_curves(ran, figures):
     asked(ran, "report", "one")
     text = (ran / "one/report/report.txt").read_text()
     assert "without the event" in text or "has not come by a time" in text

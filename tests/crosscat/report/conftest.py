@@ -22,11 +22,11 @@ def no_more_pictures(monkeypatch):
 
 @pytest.fixture
 def named_pictures():
-    """Make the pictures of a report without drawing them, for tests of which there are."""
+    """Name the pictures of a report without drawing them, for tests of which there are."""
 
 
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
     """Make reports without pictures in tests that do not look at them."""
-    if not {"pictures", "small_pictures", "named_pictures"} & set(request.fixturenames):
+    if not {"figures", "named_pictures"} & set(request.fixturenames):
         monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])

@@ -73,17 +73,19 @@ def make_run(
     chains=1,
     keep=True,
     starts=("sequential", "one"),
+    shards=1,
     **more,
 ) -> Path:
     """A finished run of `table` in `folder`; `text`: further lines of the configuration; keep=False: no draws of the
-    labels; starts: of the first chain and of the others; more: further settings of the sampler."""
+    labels; starts: of the first chain and of the others; shards: one, as a cycle of two takes twice the time; more:
+    further settings of the sampler."""
     folder = Path(folder)
     given = f"[data]\ntable = '{table.path}'\n" + (f"heldout = {heldout}\n" if heldout else "")
     if "family" not in text:
         given += '[model]\nfamily = "mixture"\n'
         text, _, of_model = text.partition("[model]\n")
         given += of_model
-    given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = 2\n"
+    given += f"[run]\ncycles = {cycles}\nburn_in = {burn_in}\nchains = {chains}\nseed = 5\nshards = {shards}\n"
     given += f"[output]\nlabels = {labels}\n{text}"
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
@@ -97,7 +99,7 @@ def make_run(
     lock.release()
     model = config.of(Model)
     settings = Settings(
-        seed=5, shards=2, concentration=model.law, discount=model.discount,
+        seed=5, shards=shards, concentration=model.law, discount=model.discount,
         likelihood=model.likelihood, priors=priors(config),
         view_concentration=model.view_law,
         **{"split_merge": MOVES_EVERY, **more},

@@ -11,6 +11,8 @@ from mpibayes.hpc.crosscat.report.traits import picture, trait
 from mpibayes.hpc.report import drawing
 from tests.crosscat.report.test_chains import make_chain
 
+pytestmark = pytest.mark.usefixtures("figures")
+
 
 def real(name, divergence, mean):
     """A real column of mean 0 and deviation 1 over all rows, in len(divergence) clusters."""

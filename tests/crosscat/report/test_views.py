@@ -228,6 +228,7 @@ def touching(monkeypatch, n, n_views):
     return any(a.overlaps(b) for a, b in [*pairs, *pairwise(labels)])
 
 
+@pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize("n, n_views", [(2, 1), (5, 2), (70, 60), (500, 90)])
 def test_the_picture_of_the_dependence_is_legible(n, n_views, monkeypatch):
     assert not touching(monkeypatch, n, n_views)
@@ -236,12 +237,14 @@ def test_the_picture_of_the_dependence_is_legible(n, n_views, monkeypatch):
     assert touching(monkeypatch, n, n_views) == (n_views >= 30)
 
 
+@pytest.mark.usefixtures("figures")
 def test_few_cluster_sizes_have_a_panel_for_each_view(monkeypatch):
     sizes = {"View 1": np.array([[5, 3], [4, 4]]), "View 2": np.array([[8], [8]]), "View 3": np.array([[6, 2]])}
     figure = axes_of(monkeypatch, figures.cluster_sizes, sizes, 8)
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == list(sizes)
 
 
+@pytest.mark.usefixtures("figures")
 def test_sizes_of_many_clusters_are_one_shape(monkeypatch):
     """Below an axis that is logarithmic, and not a bar for each."""
     sizes = np.sort(np.random.default_rng(1).integers(1, 900, (3, 2 * figures.BARS)))[:, ::-1]

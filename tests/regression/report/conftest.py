@@ -28,5 +28,5 @@ def runs(table, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
     """Make reports without pictures in tests that do not look at them."""
-    if "small_pictures" not in request.fixturenames:
+    if "figures" not in request.fixturenames:
         monkeypatch.setattr("mpibayes.hpc.regression.report.report._figures", lambda posterior: [])

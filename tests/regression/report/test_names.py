@@ -74,6 +74,7 @@ def drawn(monkeypatch, draw, *arguments):
 
 
 @pytest.mark.parametrize("classes", [(), (WORDS, "b", "c")])
+@pytest.mark.usefixtures("figures")
 def test_the_forest_has_whole_names(monkeypatch, classes):
     k, names = max(1, len(classes)), ["", "age", f"{LONG} against none of them", "sex[male] against female"]
     size = np.linspace(-1.0, 1.0, 4 * k)
