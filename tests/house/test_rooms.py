@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BELOW = {"errors", "memory", "text", "terminal"}
 # room: the rooms it imports. A new room gets a line here; a new arrow is a decision.
 ROOMS = {
-    "light": set(),
     "errors": {"text"},
     "memory": set(),
     "text": set(),
