@@ -89,7 +89,8 @@ def every_command(command: click.Command = cli, parent: click.Context | None = N
             lines.append(f"| `{names.replace('|', chr(92) + '|')}` | {_cell(about)} |")
     lines += ["", *_paragraphs(command.epilog or "")]
     if isinstance(command, click.Group):
-        lines += [every_command(one, within, level + (parent is not None)) for one in command.commands.values()]
+        each = filter(None, (command.get_command(within, one) for one in command.list_commands(within)))
+        lines += [every_command(one, within, level + (parent is not None)) for one in each]
     return "\n".join(lines)
 
 

@@ -113,8 +113,12 @@ def form_of(
         for d, t in ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
         if (decimal or d) == d and (not thousands or (t in ("", thousands) and d != thousands))
     ]
-    fit = [form for form in forms if all(re.match(form.pattern(), text) for text in texts)]
-    fit = [form for form in fit if _needed(form, texts)]
+    fit: list[Form] = []
+    for form in forms:
+        if all(re.match(form.pattern(), text) for text in texts) and _needed(form, texts):
+            fit.append(form)
+            if form == Form():  # the first, and nothing else counts
+                break
     if not fit or fit[0] == Form():
         minus = any("\u2212" in text for text in texts)
         return (fit[0] if fit and minus else None), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -92,6 +93,15 @@ class Column:
         return cells == self.blank if self.levels else np.isnan(cells)
 
 
+NO_WIDTHS = np.zeros(0, np.int64)
+
+
+@lru_cache(64)
+def _no_cells(n: int, dtype: type) -> np.ndarray:
+    """Array of n rows without columns."""
+    return np.empty((n, 0), dtype)
+
+
 @dataclass
 class Rows:
     """Some rows of a table: C-contiguous arrays of the same length, possibly with zero columns.
@@ -112,7 +122,7 @@ class Rows:
     def __post_init__(self):
         self.vectors = np.empty((len(self), 0)) if self.vectors is None else self.vectors
         self.spells = np.empty((len(self), 0)) if self.spells is None else self.spells
-        self.widths = np.zeros(0, np.int64) if self.widths is None else self.widths
+        self.widths = NO_WIDTHS if self.widths is None else self.widths
 
     def __len__(self) -> int:
         return len(self.codes8)
@@ -125,8 +135,9 @@ class Rows:
 
     def only(self, arrays: Collection[str]) -> Rows:
         """Copy the rows, keeping only columns in `arrays`."""
-        held = (getattr(self, name) if name in arrays else np.empty((len(self), 0), of) for name, of in ARRAYS.items())
-        return Rows(*held, self.widths if "vectors" in arrays else None)
+        n = len(self.codes8)
+        held = [getattr(self, name) if name in arrays else _no_cells(n, of) for name, of in ARRAYS.items()]
+        return Rows(*held, self.widths if "vectors" in arrays else NO_WIDTHS)
 
     def _alike(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
         return Rows(*(change(getattr(self, b)) for b in ARRAYS), self.widths)

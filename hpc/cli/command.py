@@ -1,7 +1,7 @@
 """The command `mpibayes`: its verbs, messages and the exit code.
 
-`run`, `query`, `complete` and `synthesize` use MPI. Each verb imports what it needs when it is called, so that
-`mpibayes --help` is fast and works on a login node without an MPI library.
+`run`, `query`, `complete` and `synthesize` use MPI. A verb is loaded when it is called, and imports what it needs then,
+so that `mpibayes --help` is fast and works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -16,21 +16,7 @@ import click
 
 from mpibayes import __version__
 from mpibayes.errors import EXIT_INTERNAL, CheckpointError, MpibayesError
-from mpibayes.hpc.cli.check import check
-from mpibayes.hpc.cli.complete import complete
-from mpibayes.hpc.cli.doctor import doctor
-from mpibayes.hpc.cli.export import export
 from mpibayes.hpc.cli.group import Commands, ReaderLeft
-from mpibayes.hpc.cli.import_ import import_
-from mpibayes.hpc.cli.predict import predict
-from mpibayes.hpc.cli.query import query
-from mpibayes.hpc.cli.report import report
-from mpibayes.hpc.cli.run import run
-from mpibayes.hpc.cli.schema import schema
-from mpibayes.hpc.cli.simulate import simulate
-from mpibayes.hpc.cli.status import status
-from mpibayes.hpc.cli.submit import submit
-from mpibayes.hpc.cli.synthesize import synthesize
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, ranks_missing_here
 from mpibayes.hpc.run import signals
 from mpibayes.io.files import DISK, cannot_write
@@ -88,10 +74,10 @@ def cli(ctx):
         signals.act()
 
 
-for verb in (
-    import_, run, check, schema, submit, doctor, status, report, export, predict, complete, synthesize, query, simulate,
-):  # fmt: skip
-    cli.add_command(verb)
+cli.verbs = (
+    "import", "run", "check", "schema", "submit", "doctor", "status", "report", "export", "predict", "complete",
+    "synthesize", "query", "simulate",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

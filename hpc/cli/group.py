@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import keyword
+from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
@@ -24,7 +27,16 @@ def reader_may_leave():
 
 
 class Commands(click.Group):
-    """A group that suggests the nearest command for an unknown one."""
+    """A group that suggests the nearest command for an unknown one. verbs: its commands, each in a file of this room
+    (import_.py has `import`), which is loaded when the command is asked for."""
+
+    verbs: Sequence[str] = ()
+
+    def get_command(self, ctx, cmd_name):
+        if cmd_name in self.verbs and cmd_name not in self.commands:
+            name = cmd_name + "_" * keyword.iskeyword(cmd_name)
+            self.add_command(getattr(import_module(f"mpibayes.hpc.cli.{name}"), name))
+        return super().get_command(ctx, cmd_name)
 
     def make_context(self, *args, **more):
         with reader_may_leave():  # this call prints --help and --version
@@ -43,4 +55,4 @@ class Commands(click.Group):
             raise click.UsageError(f"there is no command '{args[0]}'; {hint}", ctx) from error
 
     def list_commands(self, ctx):
-        return list(self.commands)  # in the order of use, not alphabetical
+        return list(self.verbs or self.commands)  # in the order of use, not alphabetical

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import make_dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.kinds import KINDS
 
 NAMES = {kind.name: tuple(array.name for array in kind.statistics) for kind in KINDS}
+ARRAYS_OF = {name: attrgetter(*of) if len(of) > 1 else None for name, of in NAMES.items()}  # None: one array alone
 
 
 class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS for a in kind.statistics)])):
@@ -25,8 +27,8 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
 
     def of(self, kind: Component | type[Component]) -> tuple[np.ndarray, ...]:
         """Statistics of one kind, as its methods take them."""
-        arrays = vars(self)
-        return tuple([arrays[name] for name in NAMES[kind.name]])
+        arrays_of = ARRAYS_OF[kind.name]
+        return arrays_of(self) if arrays_of else (getattr(self, NAMES[kind.name][0]),)
 
     def take(self, clusters: Sequence[int]) -> Statistics:
         """Select the statistics of clusters, in the order given."""

@@ -48,7 +48,7 @@ class Mixture:
     raised on all. views: names of the columns of each view; by default one view has them all.
     """
 
-    move_of_views = Move
+    move_of_views, scored = Move, True  # scored: cycles return entropy and log joint
 
     def __init__(
         self,
@@ -331,8 +331,8 @@ class Mixture:
             self.cycles, sum(map(len, sizes)), moved, active_rows=self.n_active, n_views=len(sizes), **vars(tally),
             **(of_views or {}),
         )  # fmt: skip
-        log_joints = [view.log_joint() for view in self.views]
-        if self.comm.rank == 0:
+        log_joints = [view.log_joint() for view in self.views] if self.scored else []
+        if log_joints and self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
             info.log_joint = sum(log_joints) + self.linking.log_prior() - self.linking.log_filled()

@@ -14,6 +14,7 @@ that; they do harm if the shape comes from several populations. So they are used
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 
@@ -117,7 +118,7 @@ def maximum_likelihood(t: np.ndarray) -> Shape:
     return Shape(*(float(f"{number:.{DIGITS}g}") for number in numbers))
 
 
-def _least(loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], p: np.ndarray) -> np.ndarray:
+def _least(loss: Callable[[np.ndarray], tuple[Any, np.ndarray]], p: np.ndarray) -> np.ndarray:
     """Minimise the loss near p within BOUNDS by Newton's method: the Hessian from differences of the gradient, its
     eigenvalues made positive, steps damped until they descend. Parameters that the gradient presses against a bound
     stay there. (scipy.optimize takes a third of a second to import.)"""
@@ -148,21 +149,23 @@ def _least(loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], p: np.nd
     return p
 
 
-def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[Any, np.ndarray]:
     """Minus the mean log density of x (n,) up to a constant, (...,), and its gradient by center, log scale, skew and
-    log tail (..., 4), at parameters (..., 4)."""
-    m, log_s, skew, log_tail = np.moveaxis(parameters, -1, 0)[..., None]
+    log tail (..., 4), at parameters (4,); at several (k, 4) the gradient alone, which is all that differences need."""
+    m, log_s, skew, log_tail = parameters.T[..., None]
     s, tail = np.exp(log_s), np.exp(log_tail)
     z = (x - m) / s
     a, root = np.arcsinh(z), np.hypot(1.0, z)
     u = np.clip(tail * a - skew, -300.0, 300.0)
     y, slope = np.sinh(u), np.cosh(u)
-    score = np.log(slope) - 0.5 * y * y + log_tail - log_s - np.log(root)
     by_u = np.tanh(u) - y * slope
     by_z = by_u * tail / root - z / (root * root)
-    means = [t.mean(axis=-1) for t in (by_z, z * by_z, by_u, by_u * tail * a)]
-    gradient = [means[0] / s[..., 0], means[1] + 1.0, means[2], -means[3] - 1.0]
-    return -score.mean(axis=-1), np.stack(gradient, axis=-1)
+    means = [np.add.reduce(t, -1) / x.size for t in (by_z, z * by_z, by_u, by_u * tail * a)]
+    gradient = np.array([means[0] / s[..., 0], means[1] + 1.0, means[2], -means[3] - 1.0]).T
+    if parameters.ndim > 1:
+        return None, gradient
+    score = np.log(slope) - 0.5 * y * y + log_tail - log_s - np.log(root)
+    return -score.mean(), gradient
 
 
 def log_normals(t: np.ndarray, k: int) -> float:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mpibayes.hpc.parallel.agreement import agree
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.cores import rank_cores
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 FORKED = "fork"  # children share the table and the samples with their parent without copying
@@ -94,6 +95,8 @@ class _Child:
     ends."""
 
     def __init__(self, tasks: Sequence[Callable[[], T]]):
+        import multiprocessing  # slow to import
+
         context = multiprocessing.get_context(FORKED)
         self._tasks = tasks
         self._received, sent = context.Pipe(duplex=False)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_NUMBERS = 4  # most numbers sent per step
+FEW_ROWS = 4096  # up to which both sides of a split are counted at once, which takes fewer calls
 CELLS = 2**21  # approximate most numbers in the statistics of joined clusters computed at once
 
 
@@ -294,7 +295,7 @@ class Ledger:
         its rows have no sides, else all have.
         """
 
-        many = len(label) > 1
+        many, one_shard = len(label) > 1, self.n_shards == self.comm.size == 1
 
         def both(i: int) -> np.ndarray:
             of_group = group[np.maximum(self.z[i], 0)] if many else 0
@@ -306,6 +307,8 @@ class Ledger:
             out[rows] = group[self.z[i][rows]] if many else 0
             return out
 
+        if one_shard and len(sides[0]) <= FEW_ROWS:
+            return sync.statistics(self.comm, self.components, Labelled(self.shards, both), 2 * len(label), 1)
         # subtract to get the other side: half the rows to count, and half the numbers to sum
         counted = sync.counted(self.components, Labelled(self.shards, one), len(label))
         sync.add_up(self.comm, [counted], met=[self.met])

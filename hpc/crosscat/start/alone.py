@@ -22,7 +22,9 @@ def chain_on(
 ) -> Mixture:  # fmt: skip
     """Return a chain on the given rows, which have these columns and no others, whose columns stay in their views."""
     settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, column_powers=0)
-    return Mixture(alone, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+    result = Mixture(alone, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+    result.scored = False
+    return result
 
 
 def advance(mixture: Mixture, cycles: int) -> None:

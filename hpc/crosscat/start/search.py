@@ -151,7 +151,7 @@ class Searching(Mixture):
     its evidence so far and the number of its tried splits. branches: sets of mutually dependent units (dependence.py);
     probe: held-out rows, if any."""
 
-    move_of_views = Better
+    move_of_views, scored = Better, False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -192,6 +192,9 @@ def with_moments(
     """Return the statistics of clusters with these counts, on every rank; arguments as in `total_statistics`.
     Collective."""
     moments, k = Moments(components), len(counts.size)
+    if n_shards == comm.size == 1:
+        ((rows, z),) = labelled
+        return moments.alone(counts, rows, z, k)
     each = [moments.of(rows, z, k) for rows, z in labelled] if moments.length else []
     return moments.statistics(counts, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
