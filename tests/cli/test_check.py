@@ -49,6 +49,7 @@ def test_what_it_says(case, capsys):
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
 
 
+@pytest.mark.thorough
 def test_stray_rows_are_counted_with_several_shards_alone(case, capsys):
     for change, megabytes in (
         ("sampler.stray_rows=2000", "strays 0.2"), ("sampler.stray_rows=9999999", "strays 0.2"),

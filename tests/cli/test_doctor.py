@@ -118,6 +118,7 @@ def read_only(tmp_path):
     launch(["umount", folder])
 
 
+@pytest.mark.thorough
 def test_a_directory_that_cannot_be_written(read_only):
     lines, done = doctor(read_only.parent, "shut")
     assert done.returncode == 4, done.stdout

@@ -123,6 +123,7 @@ def test_toml_reads_back():
     assert toml_string(text).isprintable()
 
 
+@pytest.mark.thorough
 def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch, pictures):
     monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
     write("a.csv", rows())

@@ -124,6 +124,7 @@ LOOSE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", LOOSE)
 def test_what_every_search_has_wrong(case):
     """A column alone joins the view on which it depends, and the parts of a view each other, though searches differ

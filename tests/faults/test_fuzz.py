@@ -142,6 +142,7 @@ def test_any_bytes_and_mutated_files(tmp_path, examples):
     check()
 
 
+@pytest.mark.thorough
 def test_any_overrides(tmp_path, examples):
     (tmp_path / "run.toml").write_text(VALID)
     item = st.one_of(

@@ -114,6 +114,7 @@ def suite(tmp_path, mpirun):
     return run
 
 
+@pytest.mark.thorough
 def test_passing_suite_prints_once(suite):
     done, _ = suite(PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -153,6 +154,7 @@ def test_death_of_one_rank(suite):
     assert seconds < 45
 
 
+@pytest.mark.thorough
 def test_one_rank_sleeps(suite):
     done, seconds = suite(ONE_SLEEPS)
     assert done.returncode != 0

@@ -84,12 +84,10 @@ def test_weights_without_their_second_factor_are_rejected():
     assert not result.passed, str(result)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("beta", "n", "refresh", "wrong"),
-    [
-        (0.15, 400, True, program_base.counts_for_tables),
-        pytest.param(3.0, 1600, False, program_base.bases_of_the_parent_before, marks=pytest.mark.thorough),
-    ],
+    [(0.15, 400, True, program_base.counts_for_tables), (3.0, 1600, False, program_base.bases_of_the_parent_before)],
 )
 def test_law_of_links_and_bases_given_the_rows(beta, n, refresh, wrong):
     assert far(beta, n, refresh) < FAR, seed(73)

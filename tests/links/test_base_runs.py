@@ -27,6 +27,7 @@ def test_on_ranks_and_continued(place):
     assert any(tables for _, tables in drawn(place, "straight"))
 
 
+@pytest.mark.thorough
 def test_in_views_on_ranks_and_continued(place):
     assert run(place, "views", *VIEWS).returncode == 0
     require_the_same_in_pieces(place, "views", ((5, 2), (12, 1)), *VIEWS, drawn=drawn)

@@ -167,7 +167,8 @@ def of_missing_in_line(n_shards: int, n_replicates: int, looks: int = 1):
     return by_looks(more, judged, n_replicates, looks)
 
 
-@pytest.mark.parametrize("n_shards", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("n_shards", [1, 2])
 def test_missing_cells_of_a_line_below_levels(n_shards):
     result = of_missing_in_line(n_shards, 150)
     assert result.passed, str(result)

@@ -42,6 +42,7 @@ def test_named_links_are_kept_and_recorded(place):
     assert pair["parent"] == "kind" and "where kind is k3" in pair["example"]
 
 
+@pytest.mark.thorough
 def test_numbers_on_categories_in_views(place):
     """The same bytes on ranks and continued; all doors open."""
     views = "model.family=crosscat", "model.links=forest", 'model.children=["x", "y", "gaps", "n"]', "data.heldout=0.1"

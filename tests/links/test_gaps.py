@@ -42,6 +42,7 @@ def run(tmp_path_factory):
     return tiny_run(tmp_path_factory.mktemp("gaps"), CELLS, 600)
 
 
+@pytest.mark.thorough
 def test_log_probabilities_are_ratios_of_evidences(run):
     log, error, truth = answered(asking_of(run))
     assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])

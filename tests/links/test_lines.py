@@ -266,6 +266,7 @@ def test_information_is_that_of_the_joint_table(asking):
     assert exact > 0.2 and mutual.information[0, 1] == pytest.approx(exact, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_a_set_of_predictors_adds_what_entropies_fall_by(asking):
     n = 3  # simulated
     lines = predictors.best_set(asking, "price", (), 2, n).columns

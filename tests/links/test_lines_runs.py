@@ -47,6 +47,7 @@ def test_tables_are_completed_and_made_up(place):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_lines_in_views(place):
     """Numbers alone are linked, with the same bytes on ranks and continued; all doors open."""
     views = "--set", "model.family=crosscat", "--set", "model.links=lines", "--set", "sampler.column_moves=2"

@@ -61,7 +61,7 @@ def test_joint_law_of_rows_and_links(name, n_shards):
     assert result.passed, f"{result} (seed {seed(61)})"
 
 
-@pytest.mark.quick("columns1-gaps5")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["gaps4", "gaps5", "gaps6"])
 @pytest.mark.parametrize("columns", [(), (1,)])
 def test_joint_law_with_cells_drawn_given_parameters(name, columns):
@@ -71,6 +71,7 @@ def test_joint_law_with_cells_drawn_given_parameters(name, columns):
     assert result.passed, f"{result} (seed {seed(61)})"
 
 
+@pytest.mark.thorough
 def test_joint_law_with_splits_and_merges():
     result = judged(serial(), "rows5", 2, 80, split_merge=1)
     assert result.passed, f"{result} (seed {seed(61)})"

@@ -57,6 +57,7 @@ def test_named_links_are_kept(place):
     assert links_of(place, "named") == [[-1, 0, 0, -1, -1, -1, -1]] * 2
 
 
+@pytest.mark.thorough
 def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
     """Some of the columns lack cells, which are drawn; the report has both parents."""
     named = "--set", 'model.links=[["b", "x0", "x1"], ["flag", "b"], ["x2", "flag", "x1"]]', "--set", "run.cycles=6"
@@ -72,6 +73,7 @@ def test_named_pairs_of_parents_are_kept_on_any_number_of_ranks(place):
     assert {(pair["child"], pair["parent"]) for pair in pairs if pair["share"] == 1.0} == both
 
 
+@pytest.mark.thorough
 def test_a_number_is_a_second_parent_by_fewer_bins(place):
     """Beside three levels there may be eight bins, beside five six; so there are six."""
     for ranks in (1, 2):
@@ -239,6 +241,7 @@ def test_without_columns_with_levels_there_is_one_forest(place):
 VIEWS = ("--set", "model.family=crosscat", "--set", "sampler.init_rows=60", "--set", "sampler.searches=1")
 
 
+@pytest.mark.thorough
 def test_links_in_views_on_ranks_and_continued(place):
     """Two views from a search, whose links are drawn; the same bits on two ranks, and after a stop."""
     assert run(place, "views", *VIEWS).returncode == 0

@@ -152,6 +152,7 @@ def test_bins_that_do_not_follow_the_law_are_rejected(asking, run, monkeypatch):
         test_an_unknown_number_is_summed_out(wrong, *UNKNOWN[0])
 
 
+@pytest.mark.quick("one-income-given0", "two-income-given0")
 @pytest.mark.parametrize(
     ("name", "given"), [("income", {"plan": "gold"}), ("cost", {"seat": "back"}), ("visits", {"card": "no"})]
 )
@@ -164,6 +165,7 @@ def test_distributions_are_probabilities_of_their_cells(asking, name, given):
         assert np.exp(asking.log_p(known, one(asking, **given))[0][0]) == pytest.approx(d.p[0, i], abs=1e-6)
 
 
+@pytest.mark.thorough
 def test_information_is_that_of_the_joint_table(asking):
     mutual = information(asking, ["income", "seat"], ["income", "plan", "seat"])
     assert mutual.information[0, 1] > 0.2 and mutual.information[1, 0] > 0.01
@@ -185,6 +187,7 @@ def test_information_is_that_of_the_joint_table(asking):
     assert mutual.information[0, 1] == pytest.approx(exact, abs=1e-5)
 
 
+@pytest.mark.thorough
 def test_simulated_numbers_have_their_probabilities(asking):
     """Chi-square of parts of numbers that nobody knew, one false alarm in 10,000 seeds each."""
     n = 4_000

@@ -80,6 +80,7 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
         judged(serial(), "atom", 1, 50)
 
 
+@pytest.mark.thorough
 def test_no_table_is_read_before_it_is_written():
     """The first law again, with NaN in fresh memory; cycle 3 fails if rows of missing cells stay as they are."""
     law = f"{__file__}::{test_joint_law_of_rows_and_links.__name__}[real-1]"

@@ -180,6 +180,7 @@ def test_cells_that_are_left_in_are_rejected(asking, monkeypatch):
     assert (np.abs(log - truth) > ERRORS * error + ROUNDING).any()
 
 
+@pytest.mark.thorough
 def test_information_is_that_of_the_joint_table(asking):
     mutual = information(asking, ["c0", "c1", "c2"], ["c0", "c1", "c2"])
     for a, b in itertools.combinations(range(3), 2):

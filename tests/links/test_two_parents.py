@@ -132,6 +132,7 @@ def off(asking, cells) -> np.ndarray:
     return np.abs(log - [exact(cells, *question) for question in QUESTIONS]) / (ERRORS * error + ROUNDING)
 
 
+@pytest.mark.thorough
 def test_answers_are_ratios_of_evidences(fewer, tmp_path):
     assert (off(fewer, CELLS) < 1.0).all()
     assert (off(Asking(made(tmp_path, HOLED), draws=50), HOLED) < 1.0).all()
@@ -208,10 +209,12 @@ def off_gaps(folder) -> np.ndarray:
     return np.abs(drawn.mean(axis=0) - truth) / (ERRORS * drawn.std(axis=0, ddof=1) / np.sqrt(20) + 0.002)
 
 
+@pytest.mark.thorough
 def test_missing_parents_are_drawn_given_both(tmp_path):
     assert (off_gaps(tmp_path) < 1.0).all()
 
 
+@pytest.mark.thorough
 def test_missing_parents_drawn_in_the_first_context_of_the_other_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(Gaps, "_crossed", lambda self, rows, child, c, at, of: np.zeros((len(at), len(of)), np.intp))
     assert (off_gaps(tmp_path) > 1.0).any()
@@ -293,6 +296,7 @@ def test_simulated_cells_have_their_probabilities(asking):
         assert chisquare(*both).pvalue > 1e-4
 
 
+@pytest.mark.thorough
 def test_information_is_that_of_the_joint_table(few):
     mutual = information(few, list(NAMES), list(NAMES))
     for a, b in itertools.combinations(range(len(NAMES)), 2):

@@ -89,7 +89,7 @@ def off(events) -> float:
     return float((np.abs(batches.mean(axis=0) - truth()) / (ERRORS * error + 1e-9)).max())
 
 
-@pytest.mark.quick("3")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_of_rows_and_missing_parents(n_shards):
     assert off(records(serial(), CYCLES, n_shards=n_shards)) < 1.0
@@ -101,7 +101,7 @@ def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(lambda comm, n: ([of] for of in records(comm, 30, n_shards=n) if of is not None), [(3,)])
 
 
-@pytest.mark.quick("first")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", ["ignored", "first"])
 def test_wrong_programs_are_rejected(wrong, monkeypatch):
     """Contexts that ignore the second parent, and missing cells that are drawn in the number's first bin."""

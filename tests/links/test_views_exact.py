@@ -46,12 +46,14 @@ def judged(comm, law, n_shards, n_replicates, looks=1, **settings):
     return program.verdict(comm, law, n_shards, n_replicates, seed(71), CYCLES, LEVEL, looks, **settings)
 
 
+MORE = [("children", 3), ("lines", 2), ("three", 3), ("children", 1)]
+
+
 @pytest.mark.parametrize(
     "name, n_shards",
     [
         ("mixed", 1),
-        ("children", 3),
-        *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("lines", 2), ("three", 3), ("children", 1))),
+        *(pytest.param(*of, marks=pytest.mark.thorough) for of in MORE),
     ],
 )
 def test_law_of_views_rows_and_links(name, n_shards):

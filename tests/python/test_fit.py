@@ -289,6 +289,7 @@ def test_what_a_child_said_becomes_an_exception():
     )
 
 
+@pytest.mark.thorough
 def test_options_that_fit_does_not_have_are_those_of_import_table(tmp_path):
     with pytest.raises(mb.DataError, match="say encoding='cp1252'") as caught:
         mb.fit(FIELD / "european.csv", tmp_path / "a", **FEW, progress=False)
@@ -342,6 +343,7 @@ def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path
             mb.fit({"x": [1.0, 2.5, 3.5] * 9}, tmp_path / "run", config={"run.shards": value}, progress=False)
 
 
+@pytest.mark.thorough
 def test_rows_that_come_later(tmp_path):
     """Later rows are appended to the run's table once, and the run goes on with all of them; "auto" is decided anew."""
     run = mb.fit(frame(), tmp_path / "a", **{**FEW, "cycles": 5, "burn_in": None}, progress=False)

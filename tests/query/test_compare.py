@@ -54,7 +54,7 @@ def test_groups_have_the_conditionals(asking):
         np.testing.assert_allclose(group.without[name], without, atol=1e-12)
 
 
-@pytest.mark.quick("crosscat")
+@pytest.mark.thorough
 def test_the_planted_difference_is_found(asking):
     """The two groups of people differ in all but `noise`; its divergence is small beside that of any other."""
     answer = compare(asking, ["colour=red"], ["colour=blue"])

@@ -65,6 +65,7 @@ def test_levels_in_order_stay_in_it(asking, monkeypatch):
     assert on_scale.columns["p"].tolist() == [p[levels[v]] for v in order]
 
 
+@pytest.mark.thorough
 def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys, pictures):
     words = ["query", str(run), "conditional", "age", "--given", "colour=red", "-o"]
     for name in ("age.csv", "age.json", "age.png"):

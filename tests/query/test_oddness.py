@@ -152,6 +152,7 @@ def test_blocks_are_refused(tmp_path):
         Oddness(Asking(run))
 
 
+@pytest.mark.thorough
 def test_ranks_share_the_work_and_give_the_same_bits(tmp_path, mpirun):
     people_run(tmp_path, "crosscat", cycles=10, burn_in=4, chains=1)
     program = (

@@ -120,6 +120,7 @@ def wrong(asking):
     return np.abs(log - exact()) > ERRORS * error + ROUNDING, np.column_stack([log, exact(), error])
 
 
+@pytest.mark.thorough
 def test_log_probabilities_are_ratios_of_evidences(asking):
     off, table = wrong(asking)
     assert not off.any(), table

@@ -65,6 +65,7 @@ def made(place, name, out):
     return {column: np.array([float(row[column]) for row in rows]) for column in NAMES if column != "sector"}
 
 
+@pytest.mark.quick("mixture", "lines")
 @pytest.mark.parametrize("name", RUNS)
 def test_no_number_is_out_of_range(place, name, monkeypatch):
     (place / "run.toml").write_text(RUNS[name])

@@ -49,6 +49,7 @@ def test_the_answer_does_not_depend_on_ranks(folder, mpirun):
         assert one == three and len(one) > 100, question
 
 
+@pytest.mark.thorough
 def test_one_message_for_a_mistake(folder, mpirun):
     program = (
         "from mpibayes.hpc.cli import main\n"

@@ -64,6 +64,7 @@ def run(tmp_path_factory):
     return tiny_run(tmp_path_factory.mktemp("rows"), cycles=1400)
 
 
+@pytest.mark.thorough
 def test_rows_alone_and_together_have_the_posterior_probability(run, exact):
     assert exact[:6].sum() == pytest.approx(1.0)
     off, table = wrong(run, exact)
@@ -83,6 +84,7 @@ def test_rows_without_new_clusters_are_rejected(run, exact, monkeypatch):
     assert wrong(run, exact)[0].any()
 
 
+@pytest.mark.thorough
 def test_rows_with_parameters_of_their_own_are_rejected(run, exact, monkeypatch):
     """New clusters are one, and each cell has a draw of its own."""
     right_draws = CellDraws.__init__

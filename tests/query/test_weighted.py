@@ -69,6 +69,7 @@ def same(a, b):
     return all(np.array_equal(a.columns[n], b.columns[n], equal_nan=a.columns[n].dtype.kind == "f") for n in a.columns)
 
 
+@pytest.mark.thorough
 def test_equal_weights_change_no_bit(run):
     plain = list(answers(asked(run, "people", draws=5)))
     for table in ("unit", "equal"):

@@ -86,6 +86,7 @@ def test_another_block_does_not_continue_the_run(place):
     assert done.returncode == 2 and "blocks.pair.prior" in done.stderr, done.stderr
 
 
+@pytest.mark.thorough
 def test_check_and_report(place):
     done = mpibayes(place, "check", "run.toml")
     assert done.returncode == 0, done.stderr

@@ -80,6 +80,7 @@ def test_draws_come_from_other_streams(tmp_path):
     assert seeds[0] == config.run.seed and len(set(seeds)) == 4
 
 
+@pytest.mark.thorough
 def test_rows_come_again_and_an_annealed_start_is_none(tmp_path):
     anneal = ("--set", "sampler.strategy=anneal", "--set", "anneal.passes=1.5", "--set", "run.burn_in=auto",
               "--set", "run.shards=auto")  # fmt: skip

@@ -44,6 +44,7 @@ def test_months_of_any_size():
             sizes = new
 
 
+@pytest.mark.thorough
 def test_the_cut_is_recorded_and_has_the_same_bits(tmp_path):
     """Three shards of 24 rows stay, and the 32 that come are a fourth; 8 more lengthen it too much."""
     begun(tmp_path)

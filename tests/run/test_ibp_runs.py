@@ -76,6 +76,7 @@ def test_a_stop_is_heeded(place):
     assert {"n_features", "log_joint", "heldout_lpd"} <= status.keys()
 
 
+@pytest.mark.thorough
 def test_features_as_text_are_those_that_were_kept(place, straight):
     """Features are in left-ordered form, of the training rows in table order; `-` of none; burn-in is left out."""
     _, features = exported(place, "one")
@@ -189,6 +190,7 @@ def test_settings_that_do_not_fit(place, changes, code, words):
     assert all(word in done.stderr for word in words), done.stderr
 
 
+@pytest.mark.quick("constant")
 @pytest.mark.parametrize(
     "column, words",
     [

@@ -416,6 +416,7 @@ def test_a_second_run_is_refused_and_a_killed_one_continued(place):
     assert status["before"]["state"] == "died" and not (place / "out" / locks.NAME).exists()
 
 
+@pytest.mark.thorough
 def test_a_run_in_another_namespace_of_process_ids_is_not_taken_over(place):
     """Two containers of one host, or two hosts of one name."""
     alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]

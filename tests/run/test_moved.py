@@ -30,7 +30,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.quick("1-the parts of a checkpoint", "2-the log")
+@pytest.mark.quick("2-the log")
 @pytest.mark.parametrize("chains, moment", [(2 - i % 2, moment) for i, moment in enumerate(MOMENTS)])
 def test_nothing_is_made_under_the_old_name(place, chains, moment):
     done = faulty(place, BEFORE + MOMENTS[moment], "out", "--set", f"run.chains={chains}", ranks=2)

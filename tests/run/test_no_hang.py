@@ -157,6 +157,7 @@ def test_no_room_on_one_rank_costs_nothing_else(place):
     assert exported(place, "out") == exported(place, "straight")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_a_limit_on_addresses_that_libraries_do_not_fit_into(place, ranks):
     """OpenBLAS ended the program itself at 200,000 KB, or it hung; one rank speaks for all."""

@@ -188,6 +188,7 @@ def staged(ran):
     return ran
 
 
+@pytest.mark.thorough
 def test_an_outcome_of_three_levels(staged):
     """Coefficients are where they were made, for each level against the first; probabilities are those of `predict` and
     of `query`, and the report scores them beside a softmax regression."""
@@ -228,6 +229,7 @@ def test_an_outcome_of_three_levels(staged):
     assert {row["stage"] for row in rows} == {"a", "b", "c"}
 
 
+@pytest.mark.thorough
 def test_three_levels_have_the_same_bits(staged):
     """On one rank, and on two where the run is stopped and goes on; eta of two levels a row."""
     for cycles in (14, 20):
@@ -264,7 +266,7 @@ def test_firefly_has_the_same_bits(ran, column):
     assert one == two and len(one) == 5
 
 
-@pytest.mark.quick("firefly")
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["hmc", "firefly"])
 def test_an_annealed_run_stopped_while_it_grows_has_the_same_bits(ran, kernel):
     """On one rank; and on three and one, stopped twice while rows are idle, before and after the outcome's entry, and

@@ -46,6 +46,7 @@ def ran(tmp_path_factory):
     return place
 
 
+@pytest.mark.thorough
 def test_the_report_has_hazard_ratios(ran):
     text = text_of(ran, "report", "one", "--full")
     assert "the hazard ratio of each cluster against all rows" in text

@@ -45,6 +45,7 @@ def ran(tmp_path_factory):
     return place
 
 
+@pytest.mark.thorough
 def test_the_report_names_the_view(ran):
     text = text_of(ran, "report", "one", "--full")
     assert "of the draws the outcome is in view" in text

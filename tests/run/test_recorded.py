@@ -115,6 +115,7 @@ def test_wrong_schemas_are_refused(place):
     assert not (place / "bad.h5").exists()
 
 
+@pytest.mark.thorough
 def test_the_same_bits_on_three_ranks(place):
     for ranks, out in ((1, "one"), (3, "three")):
         done = mpibayes(place, "run", "run.toml", "-o", out, "--set", "run.cycles=12", ranks=ranks)

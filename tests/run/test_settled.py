@@ -286,6 +286,7 @@ def test_scores_alone_may_end_it(until_settled, monkeypatch):
     assert [rounds.decided(of, SCALARS, rows).run.until for of, rows, _ in several] == [u for *_, u in several]
 
 
+@pytest.mark.thorough
 def test_a_run_ends_by_its_scores(until_settled):
     place, *_ = until_settled
     done = run(place, "scores", "--set", "run.until=scores")

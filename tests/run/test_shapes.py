@@ -62,6 +62,7 @@ def test_the_run_says_which(place):
     assert exported(place, "plain") != exported(place, "run")
 
 
+@pytest.mark.thorough
 def test_with_views_the_gate_is_the_one_of_views(place, monkeypatch):
     of_views = sets("model.family=crosscat", "sampler.searches=1")
     done = ended(mpibayes(place, "run", "run.toml", "-o", "views", *of_views))

@@ -148,6 +148,7 @@ def status(folder):
     return json.loads(path.read_text()) if path.exists() else None
 
 
+@pytest.mark.thorough
 def test_chains_that_lost_their_checkpoints_are_refused_on_all_ranks(folder):
     """Each chain has its own note that it had one: several hosts do not write one file."""
     import shutil
@@ -201,7 +202,7 @@ def faulty(place, code, out, *words, ranks=2):
 IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left"
 
 
-@pytest.mark.quick("root-of-the-second", "no-room-alone")
+@pytest.mark.quick("root-of-the-second")
 @pytest.mark.parametrize(
     "ranks, code, expected, saved",
     [
@@ -236,7 +237,7 @@ def test_a_killed_rank_of_one_group_ends_the_other(place):
     assert done.returncode in (9, 137), done.stdout + done.stderr
 
 
-@pytest.mark.quick("settled")
+@pytest.mark.thorough
 @pytest.mark.parametrize("until", ["cycles", "settled"])
 def test_a_fault_while_one_group_starts(place, until):
     """Its chain cannot be opened; the other is at work by then, or ends its start."""
@@ -293,6 +294,7 @@ def finish(process):
     return out
 
 
+@pytest.mark.thorough
 def test_chains_of_a_large_table_all_advance_from_the_start(place, monkeypatch):
     """With the bits of chains that run from start to end, and no chain waits for the end of another one."""
     config = place / "turns.toml"
@@ -352,6 +354,7 @@ loop._in_turns = shows
 """
 
 
+@pytest.mark.thorough
 def test_a_signal_to_a_rank_that_waits_is_passed_on(place):
     """Its chains have their cycles already, and those of the other group are far from it."""
     words = ("--set", "run.chains=2", "--set", "run.until=cycles", "--set", "run.cycles=100")

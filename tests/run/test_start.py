@@ -60,6 +60,7 @@ def test_ctrl_c_to_another_command_under_a_launcher_ends_it():
             signal.signal(number, handler)
 
 
+@pytest.mark.thorough
 def test_a_rank_that_ends_before_mpi_starts_takes_the_job_with_it(place, mpirun):
     """End as Python does on Ctrl-C in its first hundredths of a second, with an exit code that MPICH does not mind."""
     began = time.monotonic()
@@ -76,6 +77,7 @@ def test_ranks_behind_a_shell_are_not_missing(place, mpirun):
     assert done.returncode == 0 and "has left" not in done.stderr, done
 
 
+@pytest.mark.thorough
 def test_a_late_rank_is_waited_for(place, mpirun):
     """A rank that is slow to start is there for its launcher."""
     program = "import time; time.sleep({}); from mpibayes.hpc.parallel import waiting; waiting.MISSING_S = 0.5; "

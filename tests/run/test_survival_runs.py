@@ -116,6 +116,7 @@ def find(document, key):
     return None
 
 
+@pytest.mark.thorough
 def test_questions(ran):
     """A time beyond another is less probable, the early group's too; cells of the distribution add up."""
 

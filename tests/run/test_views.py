@@ -116,6 +116,7 @@ def test_same_bits_stopped_on_three_ranks_and_continued_on_one(place, start):
     assert exported(place, f"{start}-pieces") == exported(place, start)
 
 
+@pytest.mark.thorough
 def test_a_run_that_searches_looks_alive(place, monkeypatch):
     search, seen = searches._search, []
 
@@ -132,6 +133,7 @@ def test_a_run_that_searches_looks_alive(place, monkeypatch):
     assert read_status(place / "watched")["state"] == "finished"
 
 
+@pytest.mark.thorough
 def test_a_search_that_fails_is_no_run_at_work_and_can_start_again(place, monkeypatch):
     config, folder = with_searches(place, "failed"), place / "failed"
     with monkeypatch.context() as patch, pytest.raises(NumericalError):
@@ -143,6 +145,7 @@ def test_a_search_that_fails_is_no_run_at_work_and_can_start_again(place, monkey
     assert status["state"] == "finished" and status["before"]["message"] == "no view"
 
 
+@pytest.mark.thorough
 def test_a_run_stopped_in_its_search_goes_on_with_the_next_one_and_has_the_same_bits(place, monkeypatch):
     in_process(with_searches(place, "at-once", 4), place / "at-once")
     config, folder, search, numbers = with_searches(place, "in-parts", 4), place / "in-parts", searches._search, []

@@ -100,6 +100,7 @@ def test_separated_groups_are_natural(seed):
     assert str(level) == "3 natural groups: the chains agree on the group of 100 % of the rows."
 
 
+@pytest.mark.thorough
 def test_pieces_of_one_population_are_not():
     """False alarms: 20 seeds, none of which may pass."""
     for seed in range(20):

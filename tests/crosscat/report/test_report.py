@@ -232,6 +232,7 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}
 
 
+@pytest.mark.thorough
 def test_a_growth_phase_is_shown_and_never_counts(table, tmp_path, small_pictures, no_more_pictures):
     run = make_run(tmp_path / "a", table, burn_in=25, **ANNEALED)
     folder, printed, summary = run_report(run)

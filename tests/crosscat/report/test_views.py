@@ -159,6 +159,7 @@ def test_views_and_dependence_are_those_of_the_draws(two_views, two_tables, tmp_
     assert summary["representative"]["expected_variation_of_information"] == pytest.approx(losses.min())
 
 
+@pytest.mark.thorough
 def test_all_that_is_shown_is_of_the_best_chain(two_tables, tmp_path, monkeypatch):
     """Views, clusters of every view, pictures and export, whichever chain predicts better. Before, the clusters of a
     view could be of the other chain's draw."""

@@ -174,6 +174,7 @@ def test_a_name_of_ten_thousand_letters_is_cut_where_people_read_it():
     assert width < 25 and height < 15
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["load_matplotlib(); import matplotlib.figure", "import scipy.special"])
 def test_variables_of_other_programs_do_not_end_this_one(words):
     """MPLBACKEND of a backend that does not exist, and SOURCE_DATE_EPOCH that is no number."""

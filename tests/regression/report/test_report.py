@@ -107,6 +107,7 @@ def test_burn_in_and_one_chain_of_two(runs, tmp_path):
         run_report(runs["softmax"], out=tmp_path / "s", burn_in=8000)
 
 
+@pytest.mark.thorough
 def test_a_short_run_is_told(table, tmp_path, small_pictures):
     run = make_run(tmp_path / "a", table, "logistic", cycles=12, burn_in=8, heldout="None")
     *_, summary = run_report(run)
@@ -132,6 +133,7 @@ def test_chains_that_are_apart_are_told(runs, tmp_path):
     assert Posterior([tmp_path]).contradicted() and not Posterior([one]).contradicted()
 
 
+@pytest.mark.thorough
 def test_one_chain_that_drifts_is_told(runs, tmp_path):
     def drifting(trace):
         trace["theta"] = trace["theta"] + np.linspace(0, 2, len(trace["cycle"]))[:, None]
@@ -210,6 +212,7 @@ def test_chains_of_two_models_are_refused(runs, tmp_path):
     assert summary["not_comparable"].startswith("the regressions explain different columns")
 
 
+@pytest.mark.thorough
 def test_two_ways_to_one_posterior_are_reported_together(runs, table, tmp_path):
     """The sampler of a chain is no part of its model."""
     text = '[firefly]\nbounds = "untuned"\nxi = 1.0\ntheta_update = "mala"'
