@@ -156,6 +156,7 @@ def test_first_cycles_count_as_they_took():
     assert speed.Speed.of(columns, 20_000, 4, 4, replace(timing, first=())).first_s(1, 5) == 0.0
 
 
+@pytest.mark.thorough
 def test_a_sample_starts_from_random_clusters_and_visits_stray_rows(tmp_path, monkeypatch):
     """Its first cycles, which have 128 clusters, take longer than later ones; scores and stray rows are timed."""
     from mpibayes.hpc.crosscat.chain import Settings

@@ -40,7 +40,7 @@ def csv(place, name, kinds, seed):
     return place / name
 
 
-@pytest.mark.quick("mixture")
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["mixture", "crosscat"])
 def test_new_rows_of_another_kind_are_seen(tmp_path, family, figures):
     g = np.random.default_rng(241)

@@ -19,6 +19,7 @@ from tests.crosscat.test_searches import Data
 SETTINGS = Settings(seed=3, view_concentration="learn")
 
 
+@pytest.mark.thorough
 def test_a_view_of_many_clusters_scores_better_than_its_halves():
     """Short chains from one cluster find too few clusters of so many columns: a gain of 0.001."""
     g, n = np.random.default_rng(1), 3000

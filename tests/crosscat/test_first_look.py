@@ -76,6 +76,7 @@ def test_tables_with_a_look():
     assert not first_look.worthwhile(SMALL, 1) and not first_look.worthwhile(SMALL + 1, 3)
 
 
+@pytest.mark.thorough
 def test_chains_are_the_same_with_a_look(tmp_path, monkeypatch, capsys):
     """The first chain of a run reports it before its searches; no chain's state or score depends on it."""
     g = np.random.default_rng(1)

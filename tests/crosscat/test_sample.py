@@ -32,6 +32,7 @@ def started(seed=3, views_of=None, **keys):
     return data, mixture, pilot
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("few", [100, 3000], ids=["from few rows", "from one cluster"])
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
 def test_every_row_starts_in_a_cluster_of_the_sample(links, few, monkeypatch):

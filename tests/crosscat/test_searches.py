@@ -212,6 +212,7 @@ def test_the_same_on_any_number_of_ranks(number, further):
     assert world().share(alone) == ranks
 
 
+@pytest.mark.thorough
 def test_finished_searches_are_not_repeated_and_choose_alike(tmp_path, monkeypatch, data):
     """Stopped in the second of two searches; the first one's result is the same from its file, to the last bit."""
     run = partial(searches.best_search, serial(), data, SETTINGS, 0, 120, 4, 2)

@@ -86,6 +86,7 @@ def test_a_trial_leaves_the_chain_as_it_is():
         assert a.columns == b.columns and (a.z[0] == b.z[0]).all()
 
 
+@pytest.mark.thorough
 def test_units_may_join_a_view_together_and_views_merge_alone():
     chain = settled(1, "a", "b", "c")
     (a, b, c), present = map(np.array, chain.units_of_views()), of_views(chain.views)

@@ -332,7 +332,7 @@ def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
         return production.verdict(mixture, posterior, n_replicates, CYCLES, seed(default_seed) + 1, LEVEL, looks)
 
 
-@pytest.mark.quick("holes6-6")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name, n_shards", [("cat6", 2), ("cat6py", 1), ("cat6neg", 3), ("one6", 2), ("holes6", 6)])
 def test_law_of_rounds(name, n_shards):
     result = alone(serial(), name, n_shards, 60, 171)

@@ -59,7 +59,7 @@ def test_moves_keep_the_posterior(name, n_shards, kinds):
     assert accepted[forward] > 20, accepted
 
 
-@pytest.mark.quick("own noise")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["own noise", "missing, learned"])
 def test_cycles_with_moves_keep_the_posterior(name):
     """Hyperparameters, missing cells, sweeps and a round of moves in every cycle, one after another."""

@@ -26,6 +26,7 @@ def test_target():
     outcomes.require_the_target(outcome_target.target(NAME, 121), NAME)
 
 
+@pytest.mark.thorough
 def test_law():
     require_law(NAME, 3, CYCLES, chains=FEWER)
 

@@ -28,7 +28,8 @@ def test_target():
     outcomes.require_the_target(outcome_target.target_of(NAME, 61), NAME)
 
 
-@pytest.mark.parametrize("n_shards", [pytest.param(1, marks=pytest.mark.thorough), 3])
+@pytest.mark.thorough
+@pytest.mark.parametrize("n_shards", [1, 3])
 def test_law(n_shards):
     require_law(NAME, n_shards, CYCLES, **({"chains": FEWER} if n_shards == 3 else {}))
 
@@ -87,9 +88,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    "wrong, n_shards", [WRONG[0], *(pytest.param(*w, marks=pytest.mark.thorough) for w in WRONG[1:])]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong, n_shards", WRONG)
 def test_wrong_is_rejected(wrong, n_shards):
     with wrong():
         p, t = p_of_wrong(NAME, n_shards, CYCLES)

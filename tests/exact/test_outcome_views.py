@@ -68,12 +68,13 @@ def test_law_of_its_view():
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(31)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "n_shards, replicates, settings",
     [
         (3, FEWER, {}),
-        pytest.param(1, REPLICATES, {}, marks=pytest.mark.thorough),
-        pytest.param(2, REPLICATES, {"column_powers": 1}, marks=pytest.mark.thorough),
+        (1, REPLICATES, {}),
+        (2, REPLICATES, {"column_powers": 1}),
     ],
 )
 def test_law(n_shards, replicates, settings):
@@ -161,7 +162,6 @@ def lost():
         yield
 
 
-FIRST = "lost"
 WRONG = {
     "lost": (lost, {}),
     "inverted": (inverted, ALONE),
@@ -171,7 +171,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("which", [*(pytest.param(w, marks=pytest.mark.thorough) for w in WRONG if w != FIRST), FIRST])
+@pytest.mark.thorough
+@pytest.mark.parametrize("which", WRONG)
 def test_wrong_is_rejected(which):
     wrong, settings = WRONG[which]
     with wrong():

@@ -206,12 +206,14 @@ def p_of_sweeps(n_draws=4000, power=0.4):
     return chi_square(np.array(after), p), float(chi2.sf(statistic, enough.sum())), flow
 
 
+@pytest.mark.thorough
 def test_sweeps_are_reversible_at_a_power():
     *p, flow = p_of_sweeps()
     assert min(p) >= LEVEL / 2
     assert np.trace(flow) < 0.9 * flow.sum()
 
 
+@pytest.mark.thorough
 def test_sweeps_that_ignore_the_power_are_rejected():
     def in_full(right):
         return lambda self, hyper, s, column, power, stream: right(self, hyper, s, column, 1.0, stream)

@@ -82,7 +82,7 @@ def p_value(name, kind=VisitsAlone, strays=range(4), **settings):
     return 2.0 * float(stats.norm.sf(abs(worst))) * len(t), worst
 
 
-@pytest.mark.quick("t4")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["t4", "glm4"])
 def test_joint_law_of_the_visits_alone(name):
     p, t = p_value(name)
@@ -120,7 +120,7 @@ def no_offsets(w, beta, *more):
     return OFFSETS(w, 0.0 * beta, *more)
 
 
-@pytest.mark.quick("renew")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("where", "what", "wrong"),
     [(Outcome, "renew", first_candidates), (response, "offsets", no_offsets)],

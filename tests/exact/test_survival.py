@@ -244,7 +244,7 @@ def test_the_same_bits_on_any_ranks():
         assert world().rank or bits[0] == bits[1]
 
 
-@pytest.mark.quick("1")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_moves_alone_and_sweeps(n_shards):
     """Split and merge moves beside sweeps preserve the law."""

@@ -54,7 +54,7 @@ def crafted(text):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.quick("submit run.toml -o run --dry-run", "export run --to csv -o OUT")
+@pytest.mark.thorough
 def test_settings_that_cannot_be(place, monkeypatch, command):
     monkeypatch.chdir(place)
     for name, text in crafted((place / "settings").read_text()):

@@ -285,6 +285,7 @@ def test_without_locks_the_second_of_two_appends_is_refused(people, monkeypatch)
     assert Table.open(people).n_rows == 330 and not list(folder.glob("*.tmp"))
 
 
+@pytest.mark.thorough
 def test_appends_at_once_wait_for_each_other(people):
     """Processes that are started together: all rows are in, each part once."""
     folder, sources = people.parent, ("june.csv", "july.csv", "june.csv")

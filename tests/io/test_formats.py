@@ -69,6 +69,7 @@ def refused(tmp_path, path, kind=DataError, **options):
 # --- one survey in eight formats --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", sorted(FIELD.iterdir()), ids=lambda p: p.name)
 def test_one_survey_is_one_table(tmp_path, path):
     table = imported(tmp_path, path, missing=["-99", "missing response"]).table
@@ -115,6 +116,7 @@ def test_single_precision_of_stata_is_read_as_it_was_typed(tmp_path):
     assert cells(table, "size") == typed.tolist() and cells(table, "code")[:3] == ["a", "b", "c"]
 
 
+@pytest.mark.thorough
 def test_new_rows_are_read_as_the_table_was(tmp_path):
     """All satisfied cells of the new file happen to have labels, which those of the first had not."""
     import pandas
@@ -291,6 +293,7 @@ def test_sheets(tmp_path):
     assert "not an Excel workbook" in refused(tmp_path, FIELD / "labelled.csv", ConfigError, sheet="Wave 1")
 
 
+@pytest.mark.thorough
 def test_what_is_above_and_beside_the_table(tmp_path):
     rows = [[None], [None, "x", "g"], *[[None, i / 3, "ab"[i % 2]] for i in range(25)], [None, None, None], [" "]]
     book = workbook(tmp_path, {"S": [*rows[:-1]]})

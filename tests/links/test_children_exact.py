@@ -59,22 +59,13 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **
     return judged_in_parts(replicates, lambda records: children.verdict(records, law, LEVEL), n_replicates, looks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "n_shards"),
     [
-        ("gaps", 3),
-        *(
-            pytest.param(*of, marks=pytest.mark.thorough)
-            for of in (
-                ("learned", 1),
-                ("fixed", 1),
-                ("fixed", 3),
-                ("learned", 2),
-                ("gaps", 1),
-                ("counts", 1),
-                ("counts", 2),
-            )
-        ),
+        (name, n)
+        for name, each in {"gaps": (1, 3), "learned": (1, 2), "fixed": (1, 3), "counts": (1, 2)}.items()
+        for n in each
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
@@ -82,13 +73,14 @@ def test_joint_law_of_rows_and_links(name, n_shards):
     assert result.passed, f"{result} (seed {seed(91)})"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
         (children.contexts_of_other_rows, "fixed"),
         (children.sums_for_averages, "learned"),
         (children.gaps_without_numbers, "gaps"),
-        pytest.param(children.hyperparameters_as_they_are, "learned", marks=pytest.mark.thorough),
+        (children.hyperparameters_as_they_are, "learned"),
     ],
 )
 def test_wrong_programs_are_rejected(wrong, name):

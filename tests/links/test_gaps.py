@@ -71,11 +71,13 @@ def left_out(asking):
     return np.array(result).T
 
 
+@pytest.mark.thorough
 def test_cells_left_out_are_ratios_of_evidences(run):
     log, error, truth = left_out(asking_of(run))
     assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
 
 
+@pytest.mark.thorough
 def test_draws_read_without_these_cells_are_rejected(run, monkeypatch):
     monkeypatch.setattr(Posterior, "cells", lambda self, draw: NO_CELLS)
     with np.errstate(divide="ignore", invalid="ignore"):  # some rows are taken out of clusters that lack their cells

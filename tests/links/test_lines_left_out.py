@@ -168,6 +168,7 @@ def dense(column, x, u):
     return student.pdf(x, column.nu, column.location, np.sqrt(spread))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", [(0.5, -1.0, 2.0), (30.0, 8.0, -4.0)])
 def test_columns_of_a_new_cluster_are_summed_out(at):
     root, a, b, c = COLUMNS

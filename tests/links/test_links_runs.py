@@ -184,6 +184,7 @@ def test_a_cut_does_not_split_a_recorded_value(tmp_path, cuts, accepted):
     assert ("in steps of 1: give 1.5 or 2.5, not 2" in done.stderr) is not accepted, done.stderr
 
 
+@pytest.mark.thorough
 def test_a_run_that_has_begun_keeps_its_cuts(tmp_path, monkeypatch):
     """Rules that came later do not apply to it: it continues, and takes rows in."""
     whole_years(tmp_path, "[2.25]")

@@ -141,6 +141,7 @@ def test_hostile_names_do_nothing(browser, hostile):
     assert browser.messages == [] and {url.split(":")[0] for url in browser.asked} <= {"file", "data"}
 
 
+@pytest.mark.thorough
 def test_a_page_that_does_not_escape_is_seen(browser, folder, monkeypatch):
     """The policy of the page stops what its texts would have run; the same checks see it."""
     monkeypatch.setattr("mpibayes.hpc.report.page.markup.escaped", str)
@@ -182,6 +183,7 @@ def test_the_menu_is_whole_and_warnings_have_the_width(browser, folder):
     assert browser.run("document.querySelector('nav').scrollHeight <= document.querySelector('nav').clientHeight")
 
 
+@pytest.mark.thorough
 def test_letters_of_a_picture_can_be_read(browser, folder, pictures):
     """Profiles of as many clusters and columns as a picture has, the names of whose levels take several lines."""
     g = np.random.default_rng(2)

@@ -96,6 +96,7 @@ def test_more_errors(tmp_path, monkeypatch):
         child.start(["run"], 2)
 
 
+@pytest.mark.thorough
 def test_clusters_have_the_index_of_the_dataframe(tmp_path):
     """A column of clusters put beside the rows they were found in, here and when the run is opened again."""
     g, z = np.random.default_rng(3), np.repeat([0, 1], 40)

@@ -118,6 +118,7 @@ def test_levels_that_no_row_of_a_class_has():
     assert shifts[0, 0] > shifts[0, 1] and np.abs(shifts).max() < 6.0
 
 
+@pytest.mark.thorough
 def test_classes_follow_the_expected_number_of_gaps(place):
     table = Table.open(place / "t.h5")
 

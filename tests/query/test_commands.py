@@ -59,6 +59,7 @@ def test_rows_of_a_file(capsys, run, new, tmp_path, verb):
         assert len(list(csv.DictReader(file))) >= 10
 
 
+@pytest.mark.thorough
 def test_forms_of_an_answer(capsys, run, new, tmp_path, pictures):
     ask(capsys, run, "conditional", "age", "--given", "colour=red", "-o", tmp_path / "age.png")
     ask(capsys, run, "conditional", "colour", "-o", tmp_path / "colour.png")

@@ -79,6 +79,7 @@ def test_rows_of_two_files(asking, tmp_path):
     assert max(empty.values()) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
     """Groups named on the command line and in Python equal the same rows in files, or all others."""
     ages = asking.asked.recorded(np.arange(160)).reals[:, asking.conditions.column("age").index]

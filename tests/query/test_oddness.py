@@ -88,6 +88,7 @@ def test_a_new_row_is_scored_given_the_whole_table(tiny):
     assert abs(score - exact(oddness, log_p, NEW["x"], [])) < ERRORS * error[0]
 
 
+@pytest.mark.thorough
 def test_rows_of_the_table_are_recognised_and_gaps_are_average(people):
     asking = Asking(people)
     oddness = Oddness(asking)

@@ -199,6 +199,7 @@ def test_drawn_rows_are_of_the_population(run):
 # --- the command and Python -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_every_answer_says_of_whom_it_is(run, tmp_path, capsys):
     table = ["--table", str(run.parent / "real.h5")]
     question = ["query", str(run), "conditional", "colour", *table]
@@ -275,6 +276,7 @@ def test_tables_of_this_run_are_one_content(run):
     assert len({Table.open(run.parent / f"{name}.h5").fingerprint for name in ("people", *WEIGHTS)}) == 1
 
 
+@pytest.mark.thorough
 def test_synthetic_rows_say_of_whom_they_are(mixture, tmp_path, capsys):
     table = ["--table", str(mixture.parent / "real.h5"), "--copies", "2", "--rows", "2000", "-o"]
     for more, words, code in (

@@ -116,6 +116,7 @@ def test_a_start_that_lost_a_race_says_what_to_do(place, monkeypatch):
         configuration(place / "people.csv", place / "a", False)
 
 
+@pytest.mark.thorough
 def test_a_table_that_the_user_imported_is_kept(place):
     """A table made with a schema, say, is made anew neither by a first start nor by --fresh."""
     assert mpibayes(place, "run", "people.csv", *SHORT).returncode == 0

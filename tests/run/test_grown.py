@@ -63,6 +63,7 @@ def test_the_old_run_keeps_to_its_rows(tmp_path):
     assert "With --grow (run.grow = true)" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["mixture", "crosscat"])
 def test_a_run_starts_from_the_clusters_of_another(tmp_path, family):
     begun(tmp_path, family)

@@ -136,6 +136,7 @@ COMMITTED = 5  # steps up to the one that makes it a run of all rows
 STARTED_AGAIN = {1, 4, *range(COMMITTED, len(STEPS))}
 
 
+@pytest.mark.thorough
 def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
     """Cut off at each of STEPS, a run is what it was, or, once it is one of all rows, the next start completes it."""
     asked = begun(tmp_path)

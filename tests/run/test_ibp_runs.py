@@ -151,6 +151,7 @@ def test_gaps_are_filled_in(place, straight):
         assert np.isfinite(np.array(row, float)).all() and float(row[6]) == int(float(row[6])) >= 0
 
 
+@pytest.mark.thorough
 def test_held_out_rows_of_a_file(place, straight):
     """Score what a fraction holds out as a file: the same rows, the same training rows, the same scores."""
     from mpibayes.hpc.data.rows import Data

@@ -314,6 +314,7 @@ def test_a_starter_that_is_frozen_while_it_takes_over_loses(tmp_path, lock, monk
     assert [p.name for p in tmp_path.iterdir()] == [locks.NAME]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("found", ["nobody", "a dead owner"])
 def test_a_starter_that_is_frozen_while_it_writes_its_name_loses(tmp_path, lock, brief, monkeypatch, found):
     """The owner has made LOCK, or its claim, and not yet written to it."""

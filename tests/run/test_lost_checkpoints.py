@@ -35,6 +35,7 @@ def places(folder, chains):
     return [folder / "run"] if chains == 1 else [folder / "run" / f"chain-{i + 1}" for i in range(chains)]
 
 
+@pytest.mark.thorough
 @CHAINS
 def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(halves, tmp_path, chains):
     """The run started again, and dropped its trace without a warning."""
@@ -112,6 +113,7 @@ def test_an_owner_that_thaws_changes_nothing(tmp_path, monkeypatch):
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"} == left
 
 
+@pytest.mark.thorough
 @CHAINS
 def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch, chains):
     events = []

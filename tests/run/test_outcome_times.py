@@ -132,6 +132,7 @@ def test_the_same_bits(ran, family):
     assert both[0] == both[1] and len(both[0][1]) >= 5
 
 
+@pytest.mark.thorough
 def test_a_file_of_held_out_times(ran):
     lines = (ran / "people.csv").read_text().splitlines()
     (ran / "held.csv").write_text("\n".join([lines[0], *lines[2:30]]) + "\n")

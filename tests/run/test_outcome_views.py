@@ -74,6 +74,7 @@ def test_predictions_and_draws(ran):
     assert float(eta[0]) == pytest.approx(draw.outcome["theta"][z[0], 0] + w[()])
 
 
+@pytest.mark.thorough
 def test_a_run_that_goes_on_has_the_same_bits(ran):
     """On two ranks, where the run is stopped before the outcome has entered, and after."""
     for cycles in (8, 22, 26):

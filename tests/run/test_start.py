@@ -71,6 +71,7 @@ def test_a_rank_that_ends_before_mpi_starts_takes_the_job_with_it(place, mpirun)
         assert "a rank on" in done.stderr and "has left" in done.stderr, done
 
 
+@pytest.mark.thorough
 def test_ranks_behind_a_shell_are_not_missing(place, mpirun):
     words = ["mpirun", "-n", "2", "sh", "-c", f'sleep 1; {sys.executable} -m mpibayes "$@"; exit $?', "sh"]
     done = launch([*words, "run", "run.toml", "-o", "out", "--set", "run.cycles=3"], cwd=place, timeout=100)

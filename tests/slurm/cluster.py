@@ -25,6 +25,7 @@ from pathlib import Path
 PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 READY_S = 60.0
+PROCESSES = Path("/proc")
 
 CONFIGURATION = """
 ClusterName=test
@@ -199,9 +200,12 @@ class Cluster:
 
     def is_gone(self, node: str, job: str) -> bool:
         """True if no step of a job is left on a node; its batch script is one. A node that receives a job of which it
-        still has a step is drained: "Duplicate jobid".
+        still has a step is drained: "Duplicate jobid". The step's process outlives its socket.
         """
-        return not list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))  # sockets of the steps
+        sockets = list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))
+        return not sockets and not any(
+            _title(path).startswith(f"slurmstepd: [{job}.") for path in PROCESSES.glob("[0-9]*")
+        )
 
     def bring_back(self, node: str) -> None:
         """Bring a node back; one that is reachable again may have come back by itself."""
@@ -249,6 +253,14 @@ def _pid(path: Path) -> int:
         return int(path.read_text())
     except (OSError, ValueError):
         return 0
+
+
+def _title(process: Path) -> str:
+    """Command line of a process, empty if it has ended."""
+    try:
+        return (process / "cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _is(pid: int, name: str) -> bool:

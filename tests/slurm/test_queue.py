@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(230)]
 OFTEN = ("--set", "run.checkpoint_minutes=0.001")  # a checkpoint after every cycle or two
 
 
+@pytest.mark.thorough
 def test_rounds_in_the_queue_and_other_numbers_of_ranks(place):
     """Signal, checkpoint, requeue, continue; 4 ranks on two nodes, then 3, then 2 on one node."""
     cluster = place.cluster

@@ -194,6 +194,7 @@ def test_several_chains(table, tmp_path, small_pictures, no_more_pictures):
     assert within[0] == pytest.approx(within[1], abs=0.1)
 
 
+@pytest.mark.thorough
 def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     """One chain in one cluster, which it cannot leave as a new one costs 69 nats, and two in the planted clusters."""
     few = "[model]\nfamily = 'mixture'\nconcentration = 1e-30\n"
@@ -410,6 +411,7 @@ def opening(run_dirs, width=100, **options):
     return paper.getvalue(), parts_of(text), text
 
 
+@pytest.mark.thorough
 def test_the_terminal_has_the_verdict_and_the_page_all_columns(run_dir, tmp_path, small_pictures):
     printed, parts, text = opening(run_dir, out=tmp_path / "r")
     lines = printed.splitlines()

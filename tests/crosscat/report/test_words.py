@@ -144,7 +144,9 @@ def test_the_picture_shows_dates_as_dates():
 @pytest.mark.parametrize("n_chains", [1, 2])
 def test_commands_of_the_report_work_as_they_are_printed(tmp_path, n_chains, capsys):
     """Chains that are stuck where they started, and one by itself: each remedy is a command that is not refused."""
-    run = make_run(tmp_path / "a run", write_planted(tmp_path / "a.h5"), chains=n_chains, cycles=30, split_merge=0)
+    run = make_run(
+        tmp_path / "a run", write_planted(tmp_path / "a.h5"), chains=n_chains, shards=2, cycles=30, split_merge=0
+    )
     report(run, console=Console(file=io.StringIO()))
     text, page = ((run / "report" / name).read_text() for name in ("report.txt", "report.html"))
     commands = [line.strip() for line in text.splitlines() if line.startswith("  mpibayes run ")]

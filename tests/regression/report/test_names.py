@@ -40,6 +40,7 @@ def test_a_wide_table_cuts_nothing_off(width, tables):
     assert letters.count(LONG.replace(" ", "")) == tables, text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
 def test_reference_levels_are_named(runs, tmp_path, kind):
     paper = io.StringIO()
