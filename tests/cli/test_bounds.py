@@ -57,6 +57,7 @@ def test_no_number_of_any_section_is_without_bounds():
             assert {"minimum", "exclusiveMinimum"} & set(number), case
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", ["1" + "0" * 299, "1e300", "-1e300", "inf", "nan"])
 def test_a_number_beyond_all_bounds_has_one_message(tmp_path, value):
     shown = {"1e300": "1e+300", "-1e300": "-1e+300"}.get(value, value[:60])

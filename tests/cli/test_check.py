@@ -94,6 +94,7 @@ def test_how_the_chain_starts(case, capsys):
     assert "2,000 rows are added until cycle 24; expected more than 24, 48 would do" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_what_it_says_of_views(case, capsys):
     views = ("--set", "model.family=crosscat", "--set", "sampler.init_views=3", "--set", "sampler.view_moves=0")
     assert main(["check", str(case), *views, "--set", "run.chains=2", "--set", "sampler.init_rows=500"]) == 0
@@ -107,6 +108,7 @@ def test_what_it_says_of_views(case, capsys):
         assert words in text, (words, text)
 
 
+@pytest.mark.thorough
 def test_what_it_says_of_an_outcome(case, capsys):
     of = [f"outcome.{key}" for key in ("column=x0", "covariates=['count']", "slopes=['x1']", "likelihood=normal")]
     more = [word for each in [*of, "columns.count.use=false"] for word in ("--set", each)]

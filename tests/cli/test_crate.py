@@ -44,6 +44,7 @@ def crate(folder):
     return folder / "run.zip"
 
 
+@pytest.mark.thorough
 def test_the_library_reads_it(crate, folder):
     result = ROCrate(crate)
     provenance = json.loads((folder / "run" / "provenance.json").read_text())

@@ -70,6 +70,7 @@ def test_json(tmp_path):
     assert set(reported["checks"][0]) == {"check", "level", "text", "advice", "code"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "env",
     [

@@ -62,6 +62,7 @@ def test_rows_are_dealt_to_the_largest_clusters_of_a_product():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("known", [True, False])
 def test_columns_that_are_close_leave_together(known):
     """Rows have settled with all columns in one view: single columns do not find out of it."""

@@ -63,6 +63,7 @@ def settled(kind, seed):
     return chain, two_views(columns)
 
 
+@pytest.mark.thorough
 def test_a_product_of_two_views_is_parted():
     chain, right = settled(search.Searching, 5)
     chain.search()

@@ -193,7 +193,7 @@ def test_true_views_have_the_greatest_evidence():
     assert evidence[0] > max(evidence[1:]) + 10.0
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.quick("1-2", ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("number, further", [(3, 0), (1, 2)])
 def test_the_same_on_any_number_of_ranks(number, further):

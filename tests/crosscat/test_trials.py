@@ -69,6 +69,7 @@ def test_a_column_is_better_off_once_rows_have_followed_it():
     assert sum(found(seed, 0, 0) for seed in seeds) <= 6
 
 
+@pytest.mark.thorough
 def test_a_trial_leaves_the_chain_as_it_is():
     one, other = settled(1, "a", "bc"), settled(1, "a", "bc")
     tried = Trials(one, stream(1))

@@ -203,7 +203,7 @@ PRIORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.quick("60-1.5-2.5-4-all-100-10")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n, alpha, c, n_shards, opening, n_replicates, cycles", named(PRIORS))
 def test_buffet_without_likelihood(n, alpha, c, n_shards, opening, n_replicates, cycles):
     """K ~ Poisson(alpha H), and numbers of features by their owners."""
@@ -211,7 +211,7 @@ def test_buffet_without_likelihood(n, alpha, c, n_shards, opening, n_replicates,
     assert result.passed, f"{result} (seed {seed(238)})"
 
 
-@pytest.mark.quick("no_anchors")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [program.no_anchors, program.weights_as_printed])
 def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
     with wrong():

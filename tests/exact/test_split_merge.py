@@ -418,7 +418,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
     assert comm.share(result[0] != result[-1])
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("wrong", [None, wrong_moves.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):

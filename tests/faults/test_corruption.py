@@ -47,7 +47,7 @@ def victim(tmp_path_factory) -> Victim:
     return Victim(tmp_path_factory.mktemp("found") / "victim", Random(1), ONE_CHAIN)
 
 
-@pytest.mark.quick("seg-N-N.h5-other run0")  # one: each process that has another makes the run of all anew
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "damage"), FOUND, ids=lambda word: word.rpartition("/")[2])
 def test_what_was_found(victim, tmp_path, monkeypatch, kind, damage):
     without_pictures(monkeypatch.setattr)

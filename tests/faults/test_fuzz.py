@@ -183,6 +183,7 @@ def test_mutated_tables(tmp_path, examples):
     check()
 
 
+@pytest.mark.thorough
 def test_any_csv(tmp_path, examples):
     source, table = tmp_path / "any.csv", tmp_path / "any.h5"
     cells = st.one_of(

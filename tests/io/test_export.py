@@ -180,6 +180,7 @@ def test_standard_output(tmp_path, monkeypatch):
         assert stdout.buffer.getvalue() == (tmp_path / "t.csv").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_reader_that_stops_early_is_no_error(tmp_path):
     trace = TraceWriter(tmp_path, NAMES, kinds=kinds(SCALARS))
     for cycle in range(1, 20001):

@@ -90,6 +90,7 @@ def test_one_survey_is_one_table(tmp_path, path):
         assert cells(table, "k")[:5] == [14.0, None, 12.0, 14.0, 11.0]
 
 
+@pytest.mark.thorough
 def test_labels_are_in_the_order_of_their_codes_and_ask_about_missing(tmp_path):
     summary = imported(tmp_path, FIELD / "labelled.dta")
     levels = {c.name: c.levels for c in summary.table.columns}
@@ -248,6 +249,7 @@ def test_many_rows_come_a_piece_at_a_time(tmp_path, monkeypatch):
 # --- Excel ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_excel_cells_are_as_csv_has_them(tmp_path):
     day = datetime.datetime(2024, 3, 31, 1, 30)
     rows = [["n", "ok", "when", "day", "t", "mixed", None]]

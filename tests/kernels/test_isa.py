@@ -25,6 +25,7 @@ def fingerprint(isa):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("MPIBAYES_ISA" in os.environ, reason="an instruction set is forced")
 def test_every_width_gives_the_same_bits():
     available = WIDTHS[: WIDTHS.index(ISA) + 1]

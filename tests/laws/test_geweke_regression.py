@@ -105,6 +105,7 @@ def test_joint_prior_comes_back(case, bounds, move):
     assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"
 
 
+@pytest.mark.thorough
 def test_joint_prior_with_an_intercept_comes_back():
     p, worst, z = geweke(INTERCEPT, "tuned", "hmc", 71, n_replicates=REPLICATES[INTERCEPT.name])
     assert p >= LEVEL, f"functional {worst}, z {z:.2f} (seed {seed(71)})"

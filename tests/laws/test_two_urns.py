@@ -69,7 +69,7 @@ def test_posterior():
     assert means == pytest.approx((10.795064, 11.687686), abs=1e-6)
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_exact_law(size, name, final_law):
     law = final_law(size, name)

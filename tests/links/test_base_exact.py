@@ -58,7 +58,7 @@ def test_sums_over_tables_are_integrals_over_bases():
     np.testing.assert_allclose(mean, moments[0], atol=1e-7)
 
 
-@pytest.mark.quick("gaps4-2")
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "n_shards"), [("rows4", 1), ("rows4", 3), ("gaps4", 2)])
 def test_joint_law_of_rows_links_and_bases(name, n_shards):
     result = judged(serial(), name, n_shards, 60)
@@ -78,6 +78,7 @@ def test_joint_law_in_views():
     assert result.passed, f"{result} (seed {seed(76)})"
 
 
+@pytest.mark.thorough
 def test_weights_without_their_second_factor_are_rejected():
     with program_base.without_the_second_factor():
         result = judged(serial(), "rows4", 1, 80, LOOKS)

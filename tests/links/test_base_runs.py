@@ -33,6 +33,7 @@ def test_in_views_on_ranks_and_continued(place):
     require_the_same_in_pieces(place, "views", ((5, 2), (12, 1)), *VIEWS, drawn=drawn)
 
 
+@pytest.mark.thorough
 def test_answers_use_the_bases_of_the_draw(place):
     """A new cluster predicts the base in each context, also in one that no row of it has."""
     named = 'model.links=[["b", "a"], ["flag", "a"]]'

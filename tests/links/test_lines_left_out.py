@@ -139,13 +139,14 @@ def left_out(run) -> np.ndarray:
     return np.column_stack([result, truth(name)]).T
 
 
+@pytest.mark.thorough
 def test_rows_and_cells_left_out_are_ratios_of_evidences(run):
     log, error, exact = left_out(run)
     assert (np.abs(log - exact) < ERRORS * error + ROUNDING).all(), np.column_stack([log, exact, error])
     assert (error < 0.1).all()
 
 
-@pytest.mark.quick("whole")
+@pytest.mark.thorough
 def test_rows_that_are_left_in_are_rejected(run, monkeypatch):
     monkeypatch.setattr(LeftOut, "given", lambda self: self._view.weighted(self._known))
     log, error, exact = left_out(run)

@@ -191,6 +191,7 @@ def test_information_is_that_of_the_joint_table(asking):
         assert mutual.information[a, b] == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_simulated_rows_have_their_probabilities(asking):
     """Chi-square of pairs of cells given the third: a false alarm in 10,000 seeds."""
     n = 2_000
@@ -220,6 +221,7 @@ def apart(p: np.ndarray) -> np.ndarray:
     return np.outer(p.sum(axis=1), p.sum(axis=0)) / p.sum()
 
 
+@pytest.mark.thorough
 def test_information_through_groups_and_within_clusters(asking):
     result, draws = information(asking, ["c0", "c1", "c2"], ["c0", "c1", "c2"]), asking.draws(["c0", "c1", "c2"])
     for a, b in itertools.combinations(range(3), 2):

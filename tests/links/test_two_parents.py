@@ -183,10 +183,12 @@ def off_clusters(folder) -> float:
     return abs(n.mean() - truth) / (ERRORS * n.std(ddof=1) / np.sqrt(len(n)))
 
 
+@pytest.mark.thorough
 def test_clusters_are_those_of_both_parents(tmp_path):
     assert off_clusters(tmp_path) < 1.0
 
 
+@pytest.mark.thorough
 def test_a_chain_that_ignores_the_second_parent_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(Coding, "crossed", lambda self, place, contexts: contexts[0])
     assert off_clusters(tmp_path) > 1.0
@@ -321,10 +323,12 @@ def left_out(asking) -> np.ndarray:
     return np.array(result)
 
 
+@pytest.mark.thorough
 def test_cells_left_out_are_ratios_of_evidences(fewer):
     assert (left_out(fewer) < 1.0).all()
 
 
+@pytest.mark.thorough
 def test_rows_left_in_below_two_parents_are_rejected(fewer, monkeypatch):
     monkeypatch.setattr(OfRows, "sliced", lambda self, n, u: OfRows(self._table.sliced(n, u), self._cluster))
     assert (left_out(fewer) > 1.0).any()

@@ -109,7 +109,7 @@ def bits(comm, name: str, n_shards: int):
     return program.history(mixture, LAWS[name], 0, range(0, 200, 67), 3, seed(74))
 
 
-@pytest.mark.quick(ranks=2)
+@pytest.mark.quick("3", ranks=2)
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_same_states_on_every_number_of_ranks(n_shards):

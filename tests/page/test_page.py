@@ -88,6 +88,7 @@ def test_many_levels_leave_those_that_tell():
     assert "l59" in column["levels"] and len(column["levels"]) == 24 and column["more"] == 36
 
 
+@pytest.mark.thorough
 def test_500_clusters_of_500_columns():
     """Its size is bounded, and what is left out is the details of the smallest clusters."""
     started = time.process_time()

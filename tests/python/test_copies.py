@@ -27,6 +27,7 @@ def people(n=90):
     return frame
 
 
+@pytest.mark.thorough
 def test_copies_are_like_the_frame(tmp_path):
     frame = people()
     run = mb.fit(

@@ -101,6 +101,7 @@ def test_the_same_seed_gives_the_same_scores_and_so_does_a_pickle(table, oddity)
         assert other.offset_ == oddity.offset_ and other.left_out_ == oddity.left_out_
 
 
+@pytest.mark.thorough
 def test_arrays_and_frames_of_polars():
     g = np.random.default_rng(1)
     level = np.repeat([0.0, 7.0], 25)

@@ -41,7 +41,7 @@ def asked(run, rows, name, **more):
 
 
 @pytest.mark.parametrize("name", ASKED)
-@pytest.mark.quick("logp")
+@pytest.mark.thorough
 def test_ranks_give_the_same_answer(place, rows, name):
     (one, words), (two, said_by_two) = (asked(mb.open(place, draws=8), rows, name, ranks=n) for n in (1, 2))
     assert words == said_by_two and any("violet" in text for text in words) == (name in OF_ROWS)

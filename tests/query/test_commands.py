@@ -52,6 +52,7 @@ def test_a_question(capsys, run, arguments, words):
     assert words in ask(capsys, run, *arguments)
 
 
+@pytest.mark.quick("surprisal")
 @pytest.mark.parametrize("verb", ["logp", "impute", "novelty", "simulate", "surprisal"])
 def test_rows_of_a_file(capsys, run, new, tmp_path, verb):
     ask(capsys, run, verb, "--rows", new, "-o", tmp_path / "out.csv")

@@ -42,7 +42,7 @@ def test_closed_forms_of_the_divergence():
     assert abs(kl - divergence(a, b)) > 0.1  # the relative entropy of one to the other is another thing
 
 
-@pytest.mark.quick("crosscat")
+@pytest.mark.thorough
 def test_groups_have_the_conditionals(asking):
     known = everyone(asking.conditions.read(["colour=red"]))
     cells = asking.supports(["age", "income", "noise"], CELLS)

@@ -23,6 +23,7 @@ def runs(folder, kind):
     return make_run(folder / "free", table, 30, chains=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["stuck", "free"])
 def test_a_line_where_the_report_says_not_to_use_it(tmp_path, capsys, kind):
     run = runs(tmp_path, kind)

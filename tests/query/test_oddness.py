@@ -50,6 +50,7 @@ def test_a_row_of_the_table_is_scored_without_itself(tiny):
     assert error.max() < 0.1 < np.ptp(truth)
 
 
+@pytest.mark.thorough
 def test_rows_scored_by_the_product_of_their_margins_are_rejected(tiny, monkeypatch):
     right = Asked.left_out
 

@@ -216,6 +216,7 @@ def of_each_draw(asking, row):
     return p.mean(axis=0), np.sqrt((p * (1.0 - p)).mean(axis=0) / (len(IDS) * len(p)))
 
 
+@pytest.mark.thorough
 def test_completed_cells_of_other_rows_come_as_often_as_their_draws_say(asking):
     p, error = of_each_draw(asking, ROW)
     mean, _ = completed(asking, ROW)

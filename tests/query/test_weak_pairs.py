@@ -142,6 +142,7 @@ def test_few_draws_do_not_say_what_is_weaker(plain):
     assert look(Asking(plain, 4)).words() == "4 draws: too few to say which pairs of columns the run weakens."
 
 
+@pytest.mark.thorough
 def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     """`same` repeats `size` with noise; so does `gap`, which lacks a cell, as no block may; `lone` is apart."""
     g = np.random.default_rng(6)

@@ -232,6 +232,7 @@ def test_python(run):
         mb.open(run).simulate(3, weighted=True)
 
 
+@pytest.mark.thorough
 def test_what_weights_do_not_change_is_said(run, tmp_path, capsys):
     """Completed copies have the same cells, and say so; the fit, too."""
     table = ["--table", str(run.parent / "real.h5")]

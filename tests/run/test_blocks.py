@@ -64,6 +64,7 @@ def test_any_number_of_ranks(place, ranks):
     assert exported(place, f"ranks-{ranks}") == exported(place, "one")
 
 
+@pytest.mark.thorough
 def test_stopped_and_continued(place):
     for cycles, ranks in ((5, 3), (12, 1)):
         done = run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks)

@@ -123,7 +123,7 @@ def same_bits(place, name, case):
     return expected
 
 
-@pytest.mark.quick("ibp", "svi", "lda", "sampled topics", "ratings", "regression")
+@pytest.mark.quick("ibp", "svi", "lda")
 @pytest.mark.parametrize("name", STOPPED)
 def test_stopped_in_pieces_on_other_ranks(places, name):
     family = STOPPED[name].family

@@ -58,6 +58,7 @@ def test_a_changed_file_is_noticed_and_fresh_takes_it(place):
     assert done.returncode == 2 and "not others.csv" in done.stderr
 
 
+@pytest.mark.thorough
 def test_options_of_the_import_are_given_to_the_import(place):
     """`run` has none of them, so that a message which names one says where it goes; and going there helps."""
     shutil.copy(FIELD / "european.csv", place)

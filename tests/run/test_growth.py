@@ -253,6 +253,7 @@ FAMILIES = {
 SCORE = {"ibp": "heldout_lpd", "svi": "heldout_lpd", "regression": "lp"}
 
 
+@pytest.mark.quick("ibp")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_families_take_rows_in_too(tmp_path, family):
     """Features and components start from those of the last draw, coefficients from the mode of all rows."""
@@ -425,6 +426,7 @@ def test_a_run_that_was_opened_before_says_so(tmp_path):
     assert mb.open(tmp_path / "may" / "grown" / "1").logp(of={"p": "a"}).frame.equals(before.frame)
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_run_as_it_is_grows(tmp_path):
     """`mpibayes run people.h5`, whose configuration names the table as it was."""
     import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")

@@ -65,6 +65,7 @@ def test_a_chain_whose_folders_are_all_gone_starts_anew(halves, tmp_path, chains
     done(start(place))
 
 
+@pytest.mark.thorough
 def test_a_run_that_ended_before_its_first_checkpoint_goes_on(halves, tmp_path, monkeypatch):
     """Full buffers are written before it, and so is the trace that belongs to it."""
     place = halves(tmp_path / "place")
@@ -187,6 +188,7 @@ def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(halves, tmp_path, mo
     assert not (place / "run.old-1").exists() and count_rows(place / "run" / "trace") == 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dangling", [False, True])
 def test_a_run_directory_that_is_a_link(halves, tmp_path, dangling):
     place = halves(tmp_path / "place")

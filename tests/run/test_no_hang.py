@@ -73,7 +73,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
-@pytest.mark.quick("unreadable-slice", "lost", "before-mpi")
+@pytest.mark.quick("lost")
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
@@ -229,7 +229,7 @@ LATE = "time.sleep(3.0 * (rank == 1))\n"
 
 
 @pytest.mark.alone
-@pytest.mark.quick("part", "read-alone")
+@pytest.mark.quick("part")
 @pytest.mark.parametrize(
     "code, words, ranks",
     [

@@ -71,6 +71,7 @@ def text_of(place, *words):
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_the_report_has_effects(ran):
     text = text_of(ran, "report", "one", "--full")
     assert "Global coefficients: the odds ratio of each covariate" in text

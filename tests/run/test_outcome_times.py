@@ -63,6 +63,7 @@ def test_the_report_has_hazard_ratios(ran):
     assert ours > own > none and every > none and abs(ours - every) < 0.3
 
 
+@pytest.mark.thorough
 def test_predictions_are_curves(ran):
     """Probabilities of surviving the ends of the parts fall, are higher in the cluster that lives longer, and near the
     truth."""
@@ -80,6 +81,7 @@ def test_predictions_are_curves(ran):
     assert np.all(low <= first) and np.all(first <= high)
 
 
+@pytest.mark.thorough
 def test_questions_about_times(ran):
     """Survival by `query` is that of `predict`; censored and missing times are drawn beyond what is known."""
     words = [w for j in range(6) for w in ("--given", f"x{j}=0")]
@@ -113,7 +115,7 @@ def test_the_state_is_exported(ran):
     assert len(baseline.hazards) == 8 and np.all(baseline.hazards > 0.0)
 
 
-@pytest.mark.quick("mixture")
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["mixture", "crosscat"])
 def test_the_same_bits(ran, family):
     """On one rank; and on three and one, stopped twice, annealed in a mixture."""

@@ -59,6 +59,7 @@ def test_the_report_names_the_view(ran):
     assert models["clusters and covariates"]["log_density"] > models["regression on the covariates"]["log_density"]
 
 
+@pytest.mark.thorough
 def test_predictions_and_draws(ran):
     """A new row's probability is that of its cluster and age; `export` has eta of the rows' clusters in that view."""
     (ran / "new.csv").write_text("age,x0,x1,x2,x3,x4\n1,1,1,1,1,1\n-1,0,0,0,0,0\n")
@@ -83,6 +84,7 @@ def test_a_run_that_goes_on_has_the_same_bits(ran):
     assert first_draws_of(ran, "one", 3) == draws_of(ran, "two")
 
 
+@pytest.mark.thorough
 def test_questions(ran):
     """Answers are those of `predict`; without a value of a covariate in another view there is none."""
     text_of(ran, "query", "one", "conditional", "sick", "--given", "age=1", *GIVEN, "-o", "c.csv")
@@ -110,6 +112,7 @@ def test_made_cells(ran):
     assert yes[x].mean() > yes[~x].mean() + 0.1 and yes[age > 0.5].mean() > yes[age < -0.5].mean() + 0.05
 
 
+@pytest.mark.thorough
 def test_check(ran):
     text = text_of(ran, "check", "run.toml")
     assert "sick (logistic) by clusters, covariates age" in text

@@ -55,6 +55,7 @@ def place(tmp_path_factory):
     return place
 
 
+@pytest.mark.thorough
 def test_what_is_made_of_a_run(place, small_pictures):
     done = mpibayes(place, "report", "plain")
     assert done.returncode == 0 and "An approximation" in done.stdout and "of 2 chains" in done.stdout, done.stderr

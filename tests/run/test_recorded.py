@@ -74,6 +74,7 @@ atoms = []
 """
 
 
+@pytest.mark.thorough
 def test_numbers_as_they_are(place):
     """model.real = "as is" is the model of a table without steps, atoms and logarithms: the same bits, predictions and
     answers; the default is another one."""

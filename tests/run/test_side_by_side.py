@@ -202,7 +202,7 @@ def faulty(place, code, out, *words, ranks=2):
 IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left"
 
 
-@pytest.mark.quick("root-of-the-second")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ranks, code, expected, saved",
     [

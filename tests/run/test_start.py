@@ -29,7 +29,7 @@ sys.exit(main())
 RUN = ["run", "run.toml", "-o", "out", "--set", "run.cycles=100000"]
 
 
-@pytest.mark.quick("SIGINT")
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_a_signal_to_one_rank_while_it_starts_stops_the_run(place, mpirun, number):
     """The run ends at a checkpoint. SIGINT used to end that rank by itself, and the other waited for ten minutes."""

@@ -64,6 +64,7 @@ def asked(place, *words):
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_the_table_and_its_schema(ran):
     table = Table.open(ran / "people.h5")
     column = table.columns[0]

@@ -196,6 +196,7 @@ def batch_is_off(kind):
     return float(np.abs(result.mean(axis=0) / (result.std(axis=0) / np.sqrt(len(result)))).max())
 
 
+@pytest.mark.thorough
 def test_batches_stand_for_all_users():
     assert batch_is_off(Factorization) < FAR
     assert batch_is_off(NotScaled) > 5 * FAR

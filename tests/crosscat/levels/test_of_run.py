@@ -121,6 +121,7 @@ def test_all_doors_have_the_same_groups(run_dir, table, tmp_path):
     assert new_rows.of_group(asking, 1, None, 1)[0].path.name.startswith("group 1 of 3 (")  # those shown first
 
 
+@pytest.mark.thorough
 def test_what_is_not_there(run_dir, tmp_path):
     for groups_ in (2, 3):
         export(run_dir, "clusters", tmp_path / f"{groups_}.csv", groups=groups_)

@@ -78,6 +78,7 @@ def run(tmp_path_factory):
     return make_run(folder / "run", table, cycles=24, burn_in=8, chains=2, heldout=0.1)
 
 
+@pytest.mark.thorough
 def test_the_report_has_shares_of_rows_and_of_the_population(run, tmp_path, capsys):
     assert main(["report", str(run), "-o", str(tmp_path / "a")]) == 0
     assert "population" in capsys.readouterr().out

@@ -136,6 +136,7 @@ def test_answers_of_a_run_short_of_its_end_have_a_note(run_dir, tmp_path, state)
     assert ["note: an early look: 40 of " in answer.stderr for answer in answers] == [state == "running"] * 2
 
 
+@pytest.mark.thorough
 def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tmp_path):
     """A chain that was stopped in its search, say."""
     folder = make_run(tmp_path / "run", table, chains=2)

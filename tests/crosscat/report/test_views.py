@@ -310,6 +310,7 @@ def test_searches_of_the_chains_in_a_line(tmp_path, verdict, several, advised):
         assert name == "searches" and f"{near} within 0.05" in words and ("may find" in words) == advice
 
 
+@pytest.mark.thorough
 def test_two_chains(two_tables, tmp_path, named_pictures):
     run = make_run(tmp_path / "a", two_tables, cycles=20, chains=2, text=CROSSCAT, labels=2)
     _, printed, summary = run_report(run)

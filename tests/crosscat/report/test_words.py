@@ -140,7 +140,7 @@ def test_the_picture_shows_dates_as_dates():
     assert heat_map._cell(year, 0, looks, looks)[1] == ["1997"]
 
 
-@pytest.mark.quick("1")
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_chains", [1, 2])
 def test_commands_of_the_report_work_as_they_are_printed(tmp_path, n_chains, capsys):
     """Chains that are stuck where they started, and one by itself: each remedy is a command that is not refused."""

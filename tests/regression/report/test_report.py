@@ -115,6 +115,7 @@ def test_a_short_run_is_told(table, tmp_path, small_pictures):
     assert summary["heldout"] is None and "heldout.png" not in summary["pictures"]
 
 
+@pytest.mark.thorough
 def test_chains_that_are_apart_are_told(runs, tmp_path):
     one, other = runs["logistic"] / "chain-1", runs["logistic"] / "chain-2"
     for name in ("config.resolved.toml", "provenance.json"):

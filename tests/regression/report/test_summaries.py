@@ -191,6 +191,7 @@ def test_nothing_to_score():
 # --- the check by importance sampling ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_importance_sampling_finds_a_wrong_chain(runs):
     assert family_in(runs["student-t"]) == "regression"
     run = Posterior([runs["student-t"]])
