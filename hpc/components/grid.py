@@ -24,10 +24,11 @@ def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> int:
 
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Draw grid points by given uniforms in [0, 1), one per leading row. -infinity marks an absent point."""
-    chosen = weights.picks(np.atleast_2d(np.ascontiguousarray(log_weight)), np.atleast_1d(u))
-    if (chosen < 0).any():
+    rows, u = np.ascontiguousarray(log_weight), np.asarray(u)
+    chosen = weights.picks(rows.reshape(-1, rows.shape[-1]), u.reshape(-1))
+    if np.minimum.reduce(chosen, initial=0) < 0:
         raise NumericalError(NO_WEIGHT)
-    return chosen.reshape(np.shape(u))
+    return chosen.reshape(u.shape)
 
 
 def as_grid(value: float | list[float]) -> np.ndarray:

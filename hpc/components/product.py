@@ -20,6 +20,8 @@ from mpibayes.io.rows import ARRAYS, Column
 
 HANDS = 32  # most ranks that update columns
 
+NOTHING = np.zeros(0)
+NO_HYPER = {kind.hyper: np.zeros((0, *kind.hyper_form)) for kind in KINDS}  # of no columns
 Part = list[slice]  # columns of each kind, in the order of KINDS: those of one rank, or all
 
 
@@ -91,7 +93,7 @@ class Components:
         self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
         # True if all statistics are integers, so that a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
-        self._none: dict[tuple, Parameters] = {}
+        self._none: tuple[Part, Parameters] | None = None
         absent = (_without_columns(type(kind))[1] for kind in self.kinds if not len(kind))
         self._absent_prior = {name: array for of in absent for name, array in of.items()}
 
@@ -152,8 +154,8 @@ class Components:
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of a part's columns given the partition, one array per kind; without the 1 / x!."""
-        by_kind = {kind.name: kind.log_marginal(*of, columns) for kind, *of, columns in self._each(hyper, s, part)}
-        return [by_kind.get(kind.name, np.zeros(0)) for kind in self.kinds]
+        by_kind = {kind.name: kind.log_marginal(*of) for kind, *of in self._each(hyper, s, part)}
+        return [by_kind.get(kind.name, NOTHING) for kind in KINDS]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over columns, (K,); without the 1 / x! of counts."""
@@ -179,10 +181,7 @@ class Components:
         hyper and s cover all columns; the result has Hyper's names and the part's rows alone.
         """
         stream = Stream(purpose=Purpose.COMPONENTS, **key)
-        updated = {kind.hyper: getattr(hyper, kind.hyper)[:0] for kind in self.kinds}
-        return updated | {
-            kind.hyper: kind.update(*of, columns, stream) for kind, *of, columns in self._each(hyper, s, part)
-        }
+        return NO_HYPER | {kind.hyper: kind.update(*of, stream) for kind, *of in self._each(hyper, s, part)}
 
     def draw(
         self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int], purpose: Purpose = Purpose.PARAMETERS,
@@ -204,15 +203,14 @@ class Components:
         return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
 
     def no_parameters(self, part: Part) -> Parameters:
-        """Result of `draw` without clusters; the same object each time."""
-        which = tuple((of.start, of.stop) for of in part)
-        if which not in self._none:
+        """Result of `draw` without clusters; the same object for the same part."""
+        if self._none is None or self._none[0] is not part:
             each = [
                 (array, kind.cuts[array.axis], of) for kind, of in zip(self.kinds, part) for array in kind.parameters
             ]
             none = (np.zeros((cut[of.stop] - cut[of.start], 0), array.dtype) for array, cut, of in each)
-            self._none[which] = Parameters(*none)
-        return self._none[which]
+            self._none = part, Parameters(*none)
+        return self._none[1]
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
         """Yield every kind with columns in the part, its hyperparameters, its statistics, and these columns."""

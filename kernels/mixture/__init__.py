@@ -3,7 +3,7 @@
 from mpibayes.kernels.mixture.gibbs import log_predictive, log_predictive_clusters, seat, sweep, take
 from mpibayes.kernels.mixture.instantiated import Instantiated
 from mpibayes.kernels.mixture.rows import check_rows
-from mpibayes.kernels.mixture.statistics import UNANCHORED, accumulate, anchors, priorities
+from mpibayes.kernels.mixture.statistics import UNANCHORED, accumulate, anchors, moments, priorities
 from mpibayes.kernels.mixture.tail import Tail
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "check_rows",
     "log_predictive",
     "log_predictive_clusters",
+    "moments",
     "priorities",
     "seat",
     "sweep",

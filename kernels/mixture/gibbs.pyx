@@ -50,9 +50,13 @@ _NOTHING = Instantiated()
 
 
 cdef int _check_columns(HeldRows rows, Tail tail) except -1:
+    cdef int64_t b
+    cdef bint same = rows.c.n_blocks == tail.c.n_blocks
+    for b in range(rows.c.n_blocks if same else 0):
+        same = same and rows.c.widths[b] == tail.c.widths[b]
     if rows.c.n_codes != tail.c.n_codes or rows.c.n_reals != tail.c.n_reals or rows.c.n_tallies != tail.c.n_tallies \
             or rows.c.offsets[rows.c.n_codes] != tail.c.n_levels \
-            or not np.array_equal(rows.widths, tail.widths_array) or rows.c.n_spells != tail.c.n_spells:
+            or not same or rows.c.n_spells != tail.c.n_spells:
         raise ValueError("rows and tail have different columns")
     return 0
 

@@ -101,7 +101,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     if z.shape[0] != n:
         raise ValueError(f"{z.shape[0]} labels for {n} rows")
     cdef bint mapped = relabel is not None
-    cdef const int32_t[::1] target = relabel if mapped else np.zeros(0, dtype=np.int32)
+    cdef const int32_t[::1] target = relabel
     cdef int64_t n_labels = target.shape[0] if mapped else n_clusters
     out = (
         np.zeros(n_clusters, np.int64), np.zeros((p.offsets[p.n_codes], n_clusters), np.int32),
@@ -115,11 +115,12 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     cdef int32_t[:, ::1] levels = out[1]
     cdef int64_t[:, ::1] tally_n = out[5]
     cdef double[:, ::1] tally_sum = out[6]
-    clusters = np.full(n, -1, dtype=np.int32)
-    cdef int32_t[::1] cluster = clusters
+    cdef int32_t[::1] cluster = np.full(n, -1, np.int32)
     cdef bint runs = in_runs(p, False)
-    cdef int64_t[::1] times = np.zeros(n_clusters if runs else 0, np.int64), found_in = np.empty_like(times)
+    cdef int64_t[::1] times, found_in
     cdef int64_t like = -1
+    if runs:
+        times, found_in = np.zeros(n_clusters, np.int64), np.empty(n_clusters, np.int64)
     with nogil:
         m = 0
         while runs and i <= n and bad < 0:  # equal rows: their number in each cluster first, and their cells once
@@ -175,11 +176,36 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     if bad >= 0:
         raise ValueError(f"row {bad} of the slice: label {z[bad]} maps to no cluster below {n_clusters}")
     if R and n and n_clusters:
-        _moments(r, cluster, n_clusters, out[2], out[3], out[4])
+        _moments(r, &cluster[0], n_clusters, <int64_t *>address(out[2]), <double *>address(out[3]),
+                 <double *>address(out[4]))
     if p.n_blocks and n and n_clusters:
         _accumulate_blocks(r, cluster, n_clusters, out[7], out[8], out[9])
     if p.n_spells and n and n_clusters:
         _accumulate_spells(r, cluster, out[10], out[11], out[12])
+    return out
+
+
+def moments(rows, const int32_t[::1] z, int64_t n_clusters):
+    """The statistics that `accumulate` returns of reals, blocks and survival columns alone."""
+    cdef HeldRows r = HeldRows(rows, None)
+    cdef int64_t n = r.c.n, R = r.c.n_reals, i
+    if z.shape[0] != n:
+        raise ValueError(f"{z.shape[0]} labels for {n} rows")
+    for i in range(n):
+        if z[i] >= n_clusters:
+            raise ValueError(f"row {i} of the slice: label {z[i]} maps to no cluster below {n_clusters}")
+    out = (
+        np.zeros((R, n_clusters), np.int64), np.zeros((R, n_clusters)), np.zeros((R, n_clusters)),
+        np.zeros((r.c.n_blocks, n_clusters), np.int64), np.zeros((r.c.n_vector, n_clusters)),
+        np.zeros((r.n_pairs, n_clusters)),
+        *(np.zeros((r.c.n_spells * SPELL_PARTS, n_clusters), t) for t in (np.int64, np.int64, np.float64)),
+    )
+    if R and n and n_clusters:
+        _moments(r, &z[0], n_clusters, <int64_t *>address(out[0]), <double *>address(out[1]), <double *>address(out[2]))
+    if r.c.n_blocks and n and n_clusters:
+        _accumulate_blocks(r, z, n_clusters, out[3], out[4], out[5])
+    if r.c.n_spells and n and n_clusters:
+        _accumulate_spells(r, z, out[6], out[7], out[8])
     return out
 
 
@@ -203,21 +229,24 @@ cdef int _accumulate_spells(HeldRows r, const int32_t[::1] cluster, int64_t[:, :
     return 0
 
 
-cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean,
-                  real_scatter) except -1:
+cdef int _moments(HeldRows r, const int32_t *cluster, int64_t n_clusters, int64_t *real_n, double *real_mean,
+                  double *real_scatter) except -1:
     """Fill the last three, (R, K), with counts, means and sums of squares about the means of the real cells."""
-    cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7
-    n, means, scatters = (aligned(pad * n_clusters, t).reshape(n_clusters, pad) for t in ("i8", "f8", "f8"))
-    cdef void *count = address(n)
-    cdef void *mean = address(means)
-    cdef void *scatter = address(scatters)
+    cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7, c, k
+    held = aligned(3 * pad * n_clusters, np.float64)  # [which][cluster][column]
+    cdef double *mean = <double *>address(held)
+    cdef double *scatter = mean + pad * n_clusters
+    cdef int64_t *count = <int64_t *>(scatter + pad * n_clusters)
     with nogil:
-        kernel_add_cells(&r.c, &cluster[0], pad, <double *>mean, <int64_t *>count)
-    means /= np.maximum(n, 1)
-    with nogil:
-        kernel_add_squares(&r.c, &cluster[0], pad, <const double *>mean, <double *>scatter)
-    for out, found in ((real_n, n), (real_mean, means), (real_scatter, scatters)):
-        out[...] = found[:, :R].T
+        kernel_add_cells(&r.c, cluster, pad, mean, count)
+        for k in range(pad * n_clusters):
+            mean[k] /= <double>max(count[k], 1)
+        kernel_add_squares(&r.c, cluster, pad, mean, scatter)
+        for c in range(R):
+            for k in range(n_clusters):
+                real_n[c * n_clusters + k] = count[k * pad + c]
+                real_mean[c * n_clusters + k] = mean[k * pad + c]
+                real_scatter[c * n_clusters + k] = scatter[k * pad + c]
     return 0
 
 
@@ -228,8 +257,7 @@ cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_cl
     One cluster's numbers are adjacent while rows are added, [cluster][entry].
     """
     cdef int64_t n_vector = r.c.n_vector, n_pairs = scatter.shape[0], i, b, d, e, k, width, column, pair
-    total_array, square_array = np.zeros((n_clusters, n_vector)), np.zeros((n_clusters, n_pairs))
-    cdef double[:, ::1] total = total_array, square = square_array
+    cdef double[:, ::1] total = np.zeros((n_clusters, n_vector)), square = np.zeros((n_clusters, n_pairs))
     cdef const double *x
     cdef double *row
     cdef double off[VECTOR_MOST]
@@ -288,6 +316,9 @@ cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_cl
                             if n[b, k]:
                                 total[k, column] /= n[b, k]
                         column += 1
-    np.asarray(mean)[:] = total_array.T
-    np.asarray(scatter)[:] = square_array.T
+        for k in range(n_clusters):
+            for i in range(n_vector):
+                mean[i, k] = total[k, i]
+            for i in range(n_pairs):
+                scatter[i, k] = square[k, i]
     return 0

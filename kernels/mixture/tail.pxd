@@ -3,6 +3,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from mpibayes.kernels.mixture.layout cimport tail_t, work_t
 
 
+cdef enum:
+    N_FIELDS = 46
+
+
 cdef class Work:
     """Scratch of one call, freed with it."""
 
@@ -12,10 +16,11 @@ cdef class Work:
 
 cdef class Tail:
     cdef tail_t c
-    cdef object buffer, starts, offsets_array, contexts_array, dirichlet_array, normal_array, gamma_array, plain
+    cdef object buffer, offsets_array, contexts_array, dirichlet_array, normal_array, gamma_array, plain
     cdef object widths_array, given_array, wishart_array, vector_mean_array, vector_spread_array
     cdef object spell_gamma_array, spell_width_array
     cdef int64_t items[10]
+    cdef int64_t starts[N_FIELDS]  # bytes before each field of the buffer
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
     cdef double[::1] prior_sums, count_scores_kept

@@ -5,7 +5,7 @@ import numpy as np
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
 
 from mpibayes.kernels.common.machine cimport address, aligned, room
@@ -15,7 +15,7 @@ from mpibayes.kernels.mixture.layout cimport (
 from mpibayes.kernels.mixture.rows cimport pad16
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
-from mpibayes.kernels.mixture.rows import pairs_of, widths_of
+from mpibayes.kernels.mixture.rows import widths_of
 
 
 cdef extern from "mixture.h" nogil:
@@ -26,6 +26,7 @@ cdef extern from "mixture.h" nogil:
 
 
 kernel_isa = ISA_NUMBER
+BAD_BLOCK = "prior of a block: kappa and vector_spread must be positive, nu above its columns less one"
 
 
 def contexts_of(prior, int64_t n_columns):
@@ -34,14 +35,22 @@ def contexts_of(prior, int64_t n_columns):
     if given is None:
         return np.ones(n_columns, np.int64)
     found = np.ascontiguousarray(given, dtype=np.int64)
-    if found.shape != (n_columns,) or found.min(initial=1) < 1:
+    cdef const int64_t[::1] each = found
+    cdef int64_t c, least = 1
+    for c in range(each.shape[0]):
+        least = min(least, each[c])
+    if each.shape[0] != n_columns or least < 1:
         raise ValueError("prior.contexts: a column has one context or more")
     return found
 
 
 def groups_of(offsets, contexts):
     """First level row of every context, and the end of the last one, int64 (contexts of all columns + 1,)."""
-    if contexts.max(initial=1) == 1:
+    cdef const int64_t[::1] each = contexts
+    cdef int64_t c, most = 1
+    for c in range(each.shape[0]):
+        most = max(most, each[c])
+    if most == 1:
         return offsets
     rows, over = np.divmod(np.diff(offsets), contexts)
     if over.any():
@@ -125,7 +134,12 @@ _FIELDS = (
     ("spell_log_rate", "f8", 9), ("spell_before", "f8", 9), ("table", "f4", 1),
 )
 _STATISTICS = tuple(name for name, _, _ in _FIELDS[:13])
-_FORM = {name: (dtype, kind) for name, dtype, kind in _FIELDS}
+_DTYPES = tuple(np.dtype(dtype) for _, dtype, _ in _FIELDS)
+_PLACE = {name: i for i, (name, _, _) in enumerate(_FIELDS)}
+cdef int64_t _item[N_FIELDS]
+cdef int64_t _bytes[N_FIELDS]
+for _i in range(N_FIELDS):
+    _item[_i], _bytes[_i] = _FIELDS[_i][2], _DTYPES[_i].itemsize
 
 
 cdef class Tail:
@@ -153,6 +167,8 @@ cdef class Tail:
         self.items[5] = WITHOUT_FIELDS * padded
         self._hold_blocks(prior)
         self._hold_spells(prior)
+        if self.normal_array.size != 4 * self.items[3] or self.gamma_array.size != 2 * self.items[4]:
+            raise ValueError("prior.normal: a column has four numbers; prior.gamma: it has two")
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
@@ -177,7 +193,7 @@ cdef class Tail:
         self._copy_prior(vacant, getattr(prior, "met", None) if statistics is not None else None)
         self.c.prior_table = &self.prior_table[0] if self.items[1] else NULL
         self._sum_prior()
-        self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan)
+        self.count_scores_kept = np.full(self.items[4] * N_COUNTS_KEPT, np.nan) if self.items[4] else None
         self.c.count_scores = &self.count_scores_kept[0] if self.items[4] else NULL
 
     cdef int _copy_prior(self, int64_t vacant, const uint8_t[::1] met) except -1:
@@ -199,21 +215,30 @@ cdef class Tail:
             self.vector_mean_array = self.vector_spread_array = np.zeros(0)
             self.items[6] = self.items[7] = self.items[8] = 0
             return
-        n = int(widths.sum())
         arrays = prior.wishart[:, :2], prior.vector_mean, prior.vector_spread
         arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in arrays]
-        if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
-            raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
-        wishart, mean, spread = arrays
-        given = self.given_array = np.array(getattr(prior, "given", np.zeros(len(widths))), np.int64)
-        if given.shape != (len(widths),) or (given < 0).any() or (given > (widths > 1)).any():
-            raise ValueError("prior.given: one column of a block is given at most, and never its only one")
-        least = widths - given - 1
-        if not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > least).all()
-                and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
-            raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
-        self.items[6], self.items[7], self.items[8] = len(widths), n, int(pairs_of(widths).sum())
+        self.given_array = np.array(getattr(prior, "given", np.zeros(len(widths))), np.int64)
+        cdef const int64_t[::1] width = widths, given = self.given_array
+        cdef const double[:, ::1] wishart = arrays[0]
+        cdef const double[::1] mean = arrays[1], spread = arrays[2]
+        cdef int64_t b, d, n = 0, n_pairs = 0
+        for b in range(width.shape[0]):
+            n += width[b]
+            n_pairs += width[b] * (width[b] + 1) // 2
+        if wishart.shape[0] != width.shape[0] or mean.shape[0] != n or spread.shape[0] != n:
+            raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
+        if given.shape[0] != width.shape[0]:
+            raise ValueError("prior.given: there is one number for each block")
+        for b in range(width.shape[0]):
+            if not 0 <= given[b] <= (width[b] > 1):
+                raise ValueError("prior.given: one column of a block is given at most, and never its only one")
+            if not (0 < wishart[b, 0] < INFINITY and width[b] - given[b] - 1 < wishart[b, 1] < INFINITY):
+                raise ValueError(BAD_BLOCK)
+        for d in range(n):
+            if not (-INFINITY < mean[d] < INFINITY and 0 < spread[d] < INFINITY):
+                raise ValueError(BAD_BLOCK)
+        self.items[6], self.items[7], self.items[8] = width.shape[0], n, n_pairs
 
     def _hold_spells(self, prior):
         """Store the prior of the survival columns; ValueError if it is invalid."""
@@ -245,13 +270,13 @@ cdef class Tail:
         """Lay out the part of the prior of real columns that slots without missing cells need; see layout.h."""
         self.plain = aligned(24 * padded, np.uint8)
         cdef double *plain = <double *>address(self.plain)
-        cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
+        cdef const double *normal = <const double *>address(self.normal_array)
         cdef int64_t r
         for r in range(padded):
             plain[padded + r] = 1.0
         for r in range(self.items[3]):
-            plain[r] = normal[r, 0]
-            plain[padded + r] = normal[r, 2] * normal[r, 3]
+            plain[r] = normal[4 * r]
+            plain[padded + r] = normal[4 * r + 2] * normal[4 * r + 3]
             (<int64_t *>plain)[2 * padded + r] = -1
 
     cdef int _sum_prior(self) except -1:
@@ -262,10 +287,9 @@ cdef class Tail:
         self.c.prior_sums, self.c.missing = NULL, NULL
         if C == 0:
             return 0
-        missing = aligned(pad16(C), np.int32)
-        missing[:C] = self.offsets_array[1:] - 1
-        missing[C:] = -1
-        self.missing = missing
+        self.missing = aligned(pad16(C), np.int32)
+        for c in range(pad16(C)):
+            self.missing[c] = <int32_t>(self.c.offsets[c + 1] - 1) if c < C else -1
         self.c.missing = &self.missing[0]
         self.prior_sums = np.zeros((C + ADD_BLOCK - 1) // ADD_BLOCK)
         for c in range(C):
@@ -301,98 +325,89 @@ cdef class Tail:
         return 0
 
     cdef int _allocate(self, int64_t capacity) except -1:
-        cdef int64_t total = 0
-        starts = {}
-        for name, dtype, kind in _FIELDS:
-            starts[name] = total
-            total += capacity * self.items[<int>kind] * (4 if dtype[1] == "4" else 8)
-        self.buffer, self.starts = room(total), starts
-        memset(address(self.buffer), 0, <int64_t>starts["table"])
+        cdef int64_t total = 0, i
+        for i in range(N_FIELDS):
+            self.starts[i] = total
+            total += capacity * self.items[_item[i]] * _bytes[i]
+        self.buffer = room(total)
+        memset(address(self.buffer), 0, self.starts[<int>_PLACE["table"]])
         self.c.capacity = capacity
         self.c.n_levels, self.c.n_codes = self.items[1], self.items[2]
         self.c.n_reals, self.c.n_tallies = self.items[3], self.items[4]
-        cdef const int64_t[::1] offsets = self.offsets_array
-        cdef const double[::1] dirichlet = self.dirichlet_array
-        cdef const int64_t[::1] contexts = self.contexts_array
-        cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
-        cdef const double[:, ::1] gamma = self.gamma_array.reshape(self.items[4], 2)
-        self.c.offsets = &offsets[0]
-        self.c.contexts = &contexts[0] if contexts.shape[0] else NULL
-        self.c.n_linked = int((self.contexts_array > 1).sum())
-        self.c.dirichlet = &dirichlet[0] if dirichlet.shape[0] else NULL
-        self.c.normal = &normal[0, 0] if normal.shape[0] else NULL
-        self.c.gamma = &gamma[0, 0] if gamma.shape[0] else NULL
+        self.c.offsets = <const int64_t *>address(self.offsets_array)
+        self.c.contexts = <const int64_t *>address(self.contexts_array)
+        self.c.n_linked = 0
+        for i in range(self.c.n_codes):
+            self.c.n_linked += self.c.contexts[i] > 1
+        self.c.dirichlet = <const double *>address(self.dirichlet_array)
+        self.c.normal = <const double *>address(self.normal_array)
+        self.c.gamma = <const double *>address(self.gamma_array)
         cdef char *at = <char *>address(self.buffer)
-        self.c.size = <int64_t *>(at + <int64_t>starts["size"])
-        self.c.levels = <int32_t *>(at + <int64_t>starts["levels"])
-        self.c.real_n = <int64_t *>(at + <int64_t>starts["real_n"])
-        self.c.real_mean = <double *>(at + <int64_t>starts["real_mean"])
-        self.c.real_scatter = <double *>(at + <int64_t>starts["real_scatter"])
-        self.c.tally_n = <int64_t *>(at + <int64_t>starts["tally_n"])
-        self.c.tally_sum = <double *>(at + <int64_t>starts["tally_sum"])
-        self.c.log_size = <double *>(at + <int64_t>starts["log_size"])
-        self.c.log_size_without = <double *>(at + <int64_t>starts["log_size_without"])
-        self.c.norm = <double *>(at + <int64_t>starts["norm"])
-        self.c.total_without = <double *>(at + <int64_t>starts["total_without"])
-        self.c.reference_size = <int64_t *>(at + <int64_t>starts["reference_size"])
-        self.c.reference = <double *>(at + <int64_t>starts["reference"])
-        self.c.table = <float *>(at + <int64_t>starts["table"])
-        self.c.t_location = <double *>(at + <int64_t>starts["t_location"])
-        self.c.t_scale = <double *>(at + <int64_t>starts["t_scale"])
-        self.c.t_half = <double *>(at + <int64_t>starts["t_half"])
-        self.c.t_constant = <double *>(at + <int64_t>starts["t_constant"])
-        self.c.t_total = <double *>(at + <int64_t>starts["t_total"])
-        self.c.without = <double *>(at + <int64_t>starts["without"])
+        self.c.size = <int64_t *>(at + self.starts[<int>_PLACE["size"]])
+        self.c.levels = <int32_t *>(at + self.starts[<int>_PLACE["levels"]])
+        self.c.real_n = <int64_t *>(at + self.starts[<int>_PLACE["real_n"]])
+        self.c.real_mean = <double *>(at + self.starts[<int>_PLACE["real_mean"]])
+        self.c.real_scatter = <double *>(at + self.starts[<int>_PLACE["real_scatter"]])
+        self.c.tally_n = <int64_t *>(at + self.starts[<int>_PLACE["tally_n"]])
+        self.c.tally_sum = <double *>(at + self.starts[<int>_PLACE["tally_sum"]])
+        self.c.log_size = <double *>(at + self.starts[<int>_PLACE["log_size"]])
+        self.c.log_size_without = <double *>(at + self.starts[<int>_PLACE["log_size_without"]])
+        self.c.norm = <double *>(at + self.starts[<int>_PLACE["norm"]])
+        self.c.total_without = <double *>(at + self.starts[<int>_PLACE["total_without"]])
+        self.c.reference_size = <int64_t *>(at + self.starts[<int>_PLACE["reference_size"]])
+        self.c.reference = <double *>(at + self.starts[<int>_PLACE["reference"]])
+        self.c.table = <float *>(at + self.starts[<int>_PLACE["table"]])
+        self.c.t_location = <double *>(at + self.starts[<int>_PLACE["t_location"]])
+        self.c.t_scale = <double *>(at + self.starts[<int>_PLACE["t_scale"]])
+        self.c.t_half = <double *>(at + self.starts[<int>_PLACE["t_half"]])
+        self.c.t_constant = <double *>(at + self.starts[<int>_PLACE["t_constant"]])
+        self.c.t_total = <double *>(at + self.starts[<int>_PLACE["t_total"]])
+        self.c.without = <double *>(at + self.starts[<int>_PLACE["without"]])
         self.c.plain = <double *>address(self.plain)
-        self.c.nb_shape = <double *>(at + <int64_t>starts["nb_shape"])
-        self.c.nb_rate = <double *>(at + <int64_t>starts["nb_rate"])
-        self.c.nb_zero = <double *>(at + <int64_t>starts["nb_zero"])
-        self.c.nb_log_p = <double *>(at + <int64_t>starts["nb_log_p"])
-        self.c.nb_log_q = <double *>(at + <int64_t>starts["nb_log_q"])
-        self.c.nb_remainder = <double *>(at + <int64_t>starts["nb_remainder"])
-        self.c.nb_base = <double *>(at + <int64_t>starts["nb_base"])
-        self.c.uneven = <int64_t *>(at + <int64_t>starts["uneven"])
-        self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
+        self.c.nb_shape = <double *>(at + self.starts[<int>_PLACE["nb_shape"]])
+        self.c.nb_rate = <double *>(at + self.starts[<int>_PLACE["nb_rate"]])
+        self.c.nb_zero = <double *>(at + self.starts[<int>_PLACE["nb_zero"]])
+        self.c.nb_log_p = <double *>(at + self.starts[<int>_PLACE["nb_log_p"]])
+        self.c.nb_log_q = <double *>(at + self.starts[<int>_PLACE["nb_log_q"]])
+        self.c.nb_remainder = <double *>(at + self.starts[<int>_PLACE["nb_remainder"]])
+        self.c.nb_base = <double *>(at + self.starts[<int>_PLACE["nb_base"]])
+        self.c.uneven = <int64_t *>(at + self.starts[<int>_PLACE["uneven"]])
+        self.c.nb_log_p_without = <double *>(at + self.starts[<int>_PLACE["nb_log_p_without"]])
         self._point_at_blocks(at)
         self._point_at_spells(at)
         return 0
 
     cdef int _point_at_blocks(self, char *at) except -1:
-        cdef const int64_t[::1] widths = self.widths_array
-        cdef const double[:, ::1] wishart = self.wishart_array
-        cdef const double[::1] mean = self.vector_mean_array, spread = self.vector_spread_array
-        cdef const int64_t[::1] given = self.given_array
-        starts = self.starts
         self.c.n_blocks = self.items[6]
         if self.c.n_blocks:
-            self.c.widths, self.c.wishart, self.c.given = &widths[0], &wishart[0, 0], &given[0]
-            self.c.v_mean, self.c.v_spread = &mean[0], &spread[0]
-        self.c.vector_n = <int64_t *>(at + <int64_t>starts["vector_n"])
-        self.c.vector_mean = <double *>(at + <int64_t>starts["vector_mean"])
-        self.c.vector_scatter = <double *>(at + <int64_t>starts["vector_scatter"])
-        self.c.v_location = <double *>(at + <int64_t>starts["v_location"])
-        self.c.v_factor = <double *>(at + <int64_t>starts["v_factor"])
-        self.c.v_half = <double *>(at + <int64_t>starts["v_half"])
-        self.c.v_constant = <double *>(at + <int64_t>starts["v_constant"])
-        self.c.v_without = <double *>(at + <int64_t>starts["v_without"])
+            self.c.widths, self.c.given = <const int64_t *>address(self.widths_array), \
+                <const int64_t *>address(self.given_array)
+            self.c.wishart = <const double *>address(self.wishart_array)
+            self.c.v_mean, self.c.v_spread = <const double *>address(self.vector_mean_array), \
+                <const double *>address(self.vector_spread_array)
+        self.c.vector_n = <int64_t *>(at + self.starts[<int>_PLACE["vector_n"]])
+        self.c.vector_mean = <double *>(at + self.starts[<int>_PLACE["vector_mean"]])
+        self.c.vector_scatter = <double *>(at + self.starts[<int>_PLACE["vector_scatter"]])
+        self.c.v_location = <double *>(at + self.starts[<int>_PLACE["v_location"]])
+        self.c.v_factor = <double *>(at + self.starts[<int>_PLACE["v_factor"]])
+        self.c.v_half = <double *>(at + self.starts[<int>_PLACE["v_half"]])
+        self.c.v_constant = <double *>(at + self.starts[<int>_PLACE["v_constant"]])
+        self.c.v_without = <double *>(at + self.starts[<int>_PLACE["v_without"]])
         return 0
 
     cdef int _point_at_spells(self, char *at) except -1:
-        cdef const double[:, ::1] gamma = self.spell_gamma_array
-        cdef const double[::1] width = self.spell_width_array
-        starts = self.starts
-        self.c.n_spells = gamma.shape[0]
-        if self.c.n_spells:
-            self.c.spell_gamma, self.c.spell_width = &gamma[0, 0], &width[0]
-        self.c.spell_events = <int64_t *>(at + <int64_t>starts["spell_events"])
-        self.c.spell_ended = <int64_t *>(at + <int64_t>starts["spell_ended"])
-        self.c.spell_time = <double *>(at + <int64_t>starts["spell_time"])
-        self.c.spell_exposure = <double *>(at + <int64_t>starts["spell_exposure"])
-        self.c.spell_shape = <double *>(at + <int64_t>starts["spell_shape"])
-        self.c.spell_rate = <double *>(at + <int64_t>starts["spell_rate"])
-        self.c.spell_log_shape = <double *>(at + <int64_t>starts["spell_log_shape"])
-        self.c.spell_log_rate = <double *>(at + <int64_t>starts["spell_log_rate"])
-        self.c.spell_before = <double *>(at + <int64_t>starts["spell_before"])
+        self.c.n_spells = self.items[9] // SPELL_PARTS
+        self.c.spell_gamma = <const double *>address(self.spell_gamma_array)
+        self.c.spell_width = <const double *>address(self.spell_width_array)
+        self.c.spell_events = <int64_t *>(at + self.starts[<int>_PLACE["spell_events"]])
+        self.c.spell_ended = <int64_t *>(at + self.starts[<int>_PLACE["spell_ended"]])
+        self.c.spell_time = <double *>(at + self.starts[<int>_PLACE["spell_time"]])
+        self.c.spell_exposure = <double *>(at + self.starts[<int>_PLACE["spell_exposure"]])
+        self.c.spell_shape = <double *>(at + self.starts[<int>_PLACE["spell_shape"]])
+        self.c.spell_rate = <double *>(at + self.starts[<int>_PLACE["spell_rate"]])
+        self.c.spell_log_shape = <double *>(at + self.starts[<int>_PLACE["spell_log_shape"]])
+        self.c.spell_log_rate = <double *>(at + self.starts[<int>_PLACE["spell_log_rate"]])
+        self.c.spell_before = <double *>(at + self.starts[<int>_PLACE["spell_before"]])
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
@@ -402,9 +417,8 @@ cdef class Tail:
         return 0
 
     def _field(self, name):
-        dtype, kind = _FORM[name]
-        cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
-        flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
+        cdef int64_t i = _PLACE[name], n_rows = self.items[_item[i]], capacity = self.c.capacity, kind = _item[i]
+        flat = self.buffer[self.starts[i]:self.starts[i] + n_rows * capacity * _bytes[i]].view(_DTYPES[i])
         if kind == 5:
             return flat.reshape(capacity, n_rows).T
         return flat if kind == 0 else flat.reshape(n_rows, capacity)
@@ -435,15 +449,24 @@ cdef class Tail:
         elif not new:
             memset(address(self.buffer), 0, len(self.buffer))
         self.c.n_uneven = 0
-        cdef int64_t[::1] size = self._field("size")
-        for name in _STATISTICS[:13 if self.c.n_spells else 10 if self.c.n_blocks else 7]:
-            given = getattr(statistics, name)
-            if name == "levels" and met is not None:
+        cdef int64_t i, row, n_rows, stride
+        cdef char *to
+        cdef const char *of
+        for i in range(13 if self.c.n_spells else 10 if self.c.n_blocks else 7):
+            given = getattr(statistics, _FIELDS[i][0])
+            if i == 1 and met is not None:
                 self._load_levels(given, met)
-            elif given.size:
-                self._field(name)[..., :n] = given
+                continue
+            if not given.size:
+                continue
+            given, n_rows = np.ascontiguousarray(given, _DTYPES[i]), self.items[_item[i]]
+            if given.size != n_rows * n:
+                raise ValueError(f"{_FIELDS[i][0]}: {given.shape} is not the form of {n} clusters of these columns")
+            to, of, stride = <char *>address(self.buffer) + self.starts[i], <const char *>address(given), _bytes[i]
+            for row in range(n_rows if n else 0):
+                memcpy(to + row * stride * self.c.capacity, of + row * stride * n, stride * n)
         self.c.n_slots = n
-        while self.c.n_slots > 0 and size[self.c.n_slots - 1] == 0:
+        while self.c.n_slots > 0 and self.c.size[self.c.n_slots - 1] == 0:
             self.c.n_slots -= 1
         cdef const uint8_t *of_rows = &met[0] if met is not None and met.shape[0] else NULL
         cdef Work work = Work(0, 16, self.c.n_levels, self.c.n_codes, self.c.n_reals, self.c.n_tallies, self.c.n_blocks)
@@ -464,7 +487,7 @@ cdef class Tail:
     @property
     def count_scores(self):
         """Copy of layout.h's count_scores as far as computed, float64 (Q, 1024); NaN elsewhere."""
-        return np.array(self.count_scores_kept).reshape(self.items[4], N_COUNTS_KEPT)
+        return np.array(self.count_scores_kept if self.items[4] else ()).reshape(self.items[4], N_COUNTS_KEPT)
 
     @property
     def concentration(self):

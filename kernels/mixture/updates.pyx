@@ -109,40 +109,52 @@ def _padded(array, dtype, fill):
     return out
 
 
+cdef object _named(ids):
+    """Return a flat copy of ids, padded with 0 to a multiple of 8."""
+    ids = np.asarray(ids)
+    cdef int64_t n = ids.size
+    out = np.empty((n + 7) & ~7, np.uint64)
+    out[:n] = ids.ravel()
+    out[n:] = 0
+    return out
+
+
 def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
     """Draw logs of Gamma(shape, 1) variables, float64 with the shape of `shape`, whose elements are positive.
 
     ids: integers of the same shape. Nothing underflows, however small a shape (docs/math.md 2.1).
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
-    shape = np.asarray(shape, np.float64)
-    if not (np.all(shape > 0) and np.all(shape < np.inf)):
-        raise FloatingPointError("a gamma draw needs a positive, finite shape")
-    cdef double[::1] a = _padded(shape, np.float64, 1.0)
-    cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
-    cdef int64_t n = a.shape[0]
-    if np.size(ids) != shape.size:
-        raise ValueError(f"{np.size(ids)} ids for {shape.size} draws")
+    shape, named = np.asarray(shape, np.float64, order="C"), _named(ids)
+    cdef int64_t size = shape.size, n = named.size, i
+    if np.size(ids) != size:
+        raise ValueError(f"{np.size(ids)} ids for {size} draws")
     out = np.empty(n)
-    cdef double[::1] view = out
-    if n:
-        with nogil:
-            kernel_log_gammas(&key, &a[0], &id[0], n, &view[0])
-    return out[:shape.size].reshape(shape.shape)
+    cdef const double *of = <const double *>address(shape)
+    cdef const uint64_t *id = <const uint64_t *>address(named)
+    cdef double *drawn = <double *>address(out)
+    for i in range(size):
+        if not 0 < of[i] < INFINITY:
+            raise FloatingPointError("a gamma draw needs a positive, finite shape")
+        drawn[i] = of[i]
+    for i in range(size, n):
+        drawn[i] = 1.0
+    with nogil:
+        kernel_log_gammas(&key, drawn, id, n, drawn)
+    return out[:size].reshape(shape.shape)
 
 
 def normals(ids, *, seed, purpose, sub, cycle, chain):
     """Draw standard normals, float64 with the shape of `ids`."""
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
-    form = np.shape(ids)
-    cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
-    cdef int64_t n = id.shape[0]
+    named = _named(ids)
+    cdef int64_t n = named.size
     out = np.empty(n)
-    cdef double[::1] view = out
-    if n:
-        with nogil:
-            kernel_normals(&key, &id[0], n, &view[0])
-    return out[:np.size(ids)].reshape(form)
+    cdef const uint64_t *id = <const uint64_t *>address(named)
+    cdef double *drawn = <double *>address(out)
+    with nogil:
+        kernel_normals(&key, id, n, drawn)
+    return out[:np.size(ids)].reshape(np.shape(ids))
 
 
 cdef int _check_columns(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets,
@@ -461,14 +473,16 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
 
     base (L,) float64: multiplies a level's pseudo-count; None: all ones.
     """
-    cdef int64_t n_clusters = levels.shape[1], c, i
+    cdef int64_t n_clusters = levels.shape[1], most = 0, c, i
     cdef const double[::1] points = grid.points
     cdef const double[:, ::1] rising = grid.rising
     out = np.zeros((len(columns), len(grid.points)))
     cdef double[:, ::1] view = out
     cdef const int64_t[::1] which = np.asarray(columns, np.int64)
+    for c in range(offsets.shape[0] - 1):
+        most = max(most, offsets[c + 1] - offsets[c])
     cdef int64_t[::1] observed = np.empty(n_clusters + 1, np.int64)
-    cdef int32_t[::1] found = np.empty(int(np.diff(offsets).max(initial=0)) * n_clusters + 1, np.int32)
+    cdef int32_t[::1] found = np.empty(most * n_clusters + 1, np.int32)
     cdef const double[::1] of_level = np.zeros(0) if base is None else base
     cdef bint even = base is None
     cdef int64_t n_levels = -1, stop
@@ -507,25 +521,21 @@ cdef class _Numbers:
     """Statistics of real columns (n, mean, scatter), or of count columns (n, sum), as the loops read them."""
 
     cdef numbers_t c
-    cdef const int64_t[:, ::1] n
-    cdef const double[:, ::1] mean, scatter
-    cdef double[:, ::1] hyper
-    cdef int64_t n_columns, n_hyper
+    cdef object arrays
+    cdef double *hyper
+    cdef int64_t n_hyper
 
     def __cinit__(self, statistics, hyper, int64_t first, int64_t last):
-        self.n, self.mean = map(np.ascontiguousarray, statistics[:2])
-        self.scatter = np.ascontiguousarray(statistics[2]) if len(statistics) == 3 else self.mean
-        self.hyper = hyper
-        self.n_columns, self.c.n_clusters, self.n_hyper = self.n.shape[0], self.n.shape[1], hyper.shape[1]
-        if np.shape(self.mean) != np.shape(self.n) or np.shape(self.scatter) != np.shape(self.n):
+        self.arrays = [np.ascontiguousarray(a, t) for a, t in zip(statistics, (np.int64, np.float64, np.float64))]
+        form, self.n_hyper = self.arrays[0].shape, 4 if len(self.arrays) == 3 else 2
+        if self.arrays[1].shape != form or self.arrays[len(self.arrays) - 1].shape != form:
             raise ValueError("the statistics have different forms")
-        if self.hyper.shape[0] != self.n_columns or self.n_hyper != (4 if len(statistics) == 3 else 2) \
-                or not 0 <= first <= last <= self.n_columns:
+        if hyper.shape != (form[0], self.n_hyper) or not 0 <= first <= last <= form[0]:
             raise ValueError("statistics, hyperparameters and the range of columns do not fit together")
-        if self.n_columns and self.c.n_clusters:
-            self.c.n, self.c.mean = &self.n[0, 0], &self.mean[0, 0]
-        if len(statistics) == 3:  # not NULL: with no clusters these are still real columns
-            self.c.scatter = &self.scatter[0, 0] if self.c.n else <const double *>1
+        self.hyper, self.c.n_clusters = <double *>address(hyper), form[1]
+        self.c.n, self.c.mean = <const int64_t *>address(self.arrays[0]), <const double *>address(self.arrays[1])
+        if len(self.arrays) == 3:  # not NULL: with no clusters these are still real columns
+            self.c.scatter = <const double *>address(self.arrays[2]) if self.c.n else <const double *>1
 
 
 def number_marginals(statistics, hyper, int64_t first, int64_t last):
@@ -535,12 +545,14 @@ def number_marginals(statistics, hyper, int64_t first, int64_t last):
     statistics: of real columns (n, mean, scatter), of count columns (n, sum), each (C, K), n int64, the others float64;
     hyper: float64 (C, 4): mean, kappa, nu, variance, or (C, 2): shape, rate. Counts omit their 1 / x!.
     """
-    cdef _Numbers s = _Numbers(statistics, np.array(hyper, np.float64), first, last)
+    hyper = np.ascontiguousarray(hyper, np.float64)
+    cdef _Numbers s = _Numbers(statistics, hyper, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros(s.c.n_clusters)
-    cdef double[::1] column = by_column, cluster = by_cluster
+    cdef double *column = <double *>address(by_column)
+    cdef double *cluster = <double *>address(by_cluster)
     if last > first and s.c.n_clusters:
         with nogil:
-            kernel_number_marginals(&s.c, &s.hyper[0, 0], s.n_hyper, first, last, &column[0], &cluster[0])
+            kernel_number_marginals(&s.c, s.hyper, s.n_hyper, first, last, column, cluster)
     return by_column, by_cluster
 
 
@@ -607,7 +619,7 @@ def draw_line(double[::1] hyper, grids, parent, double mean, n, u, x, uu, ux, xx
         hyper[f], done = grid[chosen], done + 1
 
 
-def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):
+def draw_numbers(statistics, hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):
     """Draw the hyperparameters of the columns first..last-1 from their grids, in place (docs/math.md 2.4): each one
     given the others, in order.
 
@@ -615,11 +627,12 @@ def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, 
     `length` of each column's grid, int64 (C,); a single point is kept unchanged. u (last - first, hyperparameters):
     uniforms. Raises FloatingPointError if the weight of a point is not a number.
     """
-    cdef _Numbers s = _Numbers(statistics, np.asarray(hyper), first, last)
+    cdef _Numbers s = _Numbers(statistics, hyper, first, last)
+    cdef const double[:, ::1] checked = hyper
     cdef grid_t grid[4]
     cdef const double[:, ::1] points
     cdef const int64_t[::1] length
-    cdef int64_t f, most = 1
+    cdef int64_t f, c, most = 1
     cdef int sound = True
     if len(grids) != s.n_hyper or u.shape[0] != last - first or u.shape[1] != s.n_hyper:
         raise ValueError("hyperparameters, grids and uniforms do not fit together")
@@ -627,12 +640,15 @@ def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, 
         return
     for f in range(s.n_hyper):
         points, length = grids[f].points, grids[f].length
-        if points.shape[0] != s.n_columns or length.shape[0] != s.n_columns or max(length) > points.shape[1]:
+        if points.shape[0] != checked.shape[0] or length.shape[0] != checked.shape[0]:
             raise ValueError("grids and columns do not fit together")
+        for c in range(length.shape[0]):
+            if length[c] > points.shape[1]:
+                raise ValueError("grids and columns do not fit together")
         grid[f].width, grid[f].points, grid[f].length = points.shape[1], &points[0, 0], &length[0]
         most = max(most, points.shape[1])
     cdef double[::1] scores = np.empty((most + 7) // 8 * 8)
     with nogil:
-        sound = kernel_draw_numbers(&s.c, &hyper[0, 0], s.n_hyper, first, last, grid, &u[0, 0], &scores[0])
+        sound = kernel_draw_numbers(&s.c, s.hyper, s.n_hyper, first, last, grid, &u[0, 0], &scores[0])
     if not sound:
         raise FloatingPointError("the weight of a point of a grid is not a number")

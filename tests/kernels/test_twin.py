@@ -182,6 +182,18 @@ def test_accumulate(kind):
             np.testing.assert_allclose(a, b, 1e-12, 1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_moments_are_those_of_all_statistics(kind):
+    rng = np.random.default_rng([41, len(kind)])
+    rows, prior = random_table(rng, 90, **TABLES[kind])
+    z = rng.integers(-2, 5, 90).astype(np.int32)
+    whole = mixture.accumulate(rows, z, 5, prior.offsets)
+    for a, b in zip(mixture.moments(rows, z, 5), whole[2:5] + whole[7:], strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    with pytest.raises(ValueError, match="no cluster"):
+        mixture.moments(rows, z, 4)
+
+
 def test_accumulate_refuses_labels_without_cluster():
     rows, prior = random_table(np.random.default_rng(4), 3, n_reals=1)
     with pytest.raises(ValueError, match="row 2"):

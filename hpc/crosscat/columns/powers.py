@@ -164,7 +164,8 @@ class Path:
         weights, _, parameters = exchange(self.comm, self.dealing, n_labels, 0, weights, columns, drawn)
         shared = Shared(self.hyper, anchor, weights, parameters)
         owner = np.full(n_labels, NO_SHARD)
-        step = Step(shared, nobody, owner, None, self.prior, self.components, (), 1, key, self.pruning, self.outcome)
+        of = self.prior, self.components, (), 1, key, self.pruning, self.outcome
+        step = Step(shared, nobody, np.arange(n_labels), owner, None, *of)
         try:
             self.z = [step.run(shard, z) for shard, z in zip(self.shards, self.z)]
         except FloatingPointError as error:  # `run.loop.main` ends the other ranks

@@ -110,6 +110,17 @@ def scores(
 
     One rank scores each pair of a view's columns and a partition. Collective.
     """
+    number = {name: u for u, names in enumerate(units) for name in names}
+    unit_of = [[number[name] for name in view.components.by_column(view.hyper)] for view in views]
+    out = np.zeros((len(units), len(partitions)))
+    if views[0].n_shards == comm.size == 1:
+        for view, of in zip(views, unit_of):
+            for p, partition in enumerate(partitions):
+                labelled = Cut(view.shards, partition.z)
+                statistics = sync.statistics(comm, view.components, labelled, partition.n_labels, 1)
+                each = view.components.log_marginal(view.hyper, statistics, view.components.everything)
+                np.add.at(out[:, p], of, np.concatenate(each))
+        return out
     pairs = [(view, p) for view in views for p in partitions]
     labelled = [Cut(view.shards, p.z) for view, p in pairs]
     moments = [sync.Moments(view.components) for view, _ in pairs]
@@ -125,9 +136,7 @@ def scores(
     result = comm.gather_to_root(np.concatenate([np.zeros(0), *mine]), list(map(sum, lengths)))
     if comm.rank:
         return None
-    number = {name: u for u, names in enumerate(units) for name in names}
-    unit_of = [[number[name] for name in view.components.by_column(view.hyper)] for view in views]
-    out, of_rank = np.zeros((len(units), len(partitions))), sync.apart(result, list(map(sum, lengths)))
+    of_rank = sync.apart(result, list(map(sum, lengths)))
     parts = [iter(sync.apart(part, each)) for part, each in zip(of_rank, lengths)]
     for i in range(len(pairs)):
         view, partition = divmod(i, len(partitions))

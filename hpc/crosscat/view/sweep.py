@@ -50,13 +50,15 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int, met: np.ndarray
 class Step:
     """A view's cycle: the input common to all shards, and this rank's results.
 
-    private (K,) bool, owner (K,): of the clusters on entry, by label; statistics: of these clusters, if one shard has
-    all rows, else None. collapsed: shards with a tail. pruning: of the view's cells on this rank. outcome: outcome
-    model with a regression in each cluster, if labels depend on one.
+    private (K,) bool, kept: mask of the clusters on entry that are collapsed, by label, and the others, (K1,); owner
+    (K,): of each; statistics: of these clusters, if one shard has all rows, else None. collapsed: shards with a tail.
+    pruning: of the view's cells on this rank. outcome: outcome model with a regression in each cluster, if labels
+    depend on one.
     """
 
     shared: Shared
     private: np.ndarray
+    kept: np.ndarray
     owner: np.ndarray
     statistics: Statistics | None
     prior: Prior
@@ -71,11 +73,6 @@ class Step:
         self.changes = Changes(self.components, len(self.kept))
         self.opened = dict.fromkeys(self.collapsed, 0)  # clusters in each shard's tail after its sweeps
         self.moved = 0  # rows that changed clusters, in all sweeps
-
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """Instantiated clusters, (K1,)."""
-        return np.flatnonzero(~self.private)
 
     @cached_property
     def free_of_owners(self) -> tuple[np.ndarray, kernels.Instantiated]:
@@ -168,7 +165,7 @@ class Step:
         """Run the sweeps where one shard has all rows: it owns all clusters, and labels equal slots."""
         tail, z = self._tail(shard, before, self.owner), before.copy()
         self.moved += self._sweep(shard, z, NO_ORDER, None, tail, steps, None)
-        occupied = np.flatnonzero(tail.size[: tail.n_slots])
+        (occupied,) = tail.size[: tail.n_slots].nonzero()
         if len(occupied) < tail.n_slots:
             to_next = np.full(tail.n_slots, -1, np.int32)
             to_next[occupied] = np.arange(len(occupied))
@@ -224,7 +221,7 @@ class Step:
             if changed:
                 recount(shard.rows, before, z, n_1, self.prior.offsets, changes.kept)
         if len(occupied):
-            counts = changes.tails[shard.index] = Counts(*(getattr(tail, of.name).take(occupied, -1) for of in COUNTS))
+            counts = changes.tails[shard.index] = Counts(*[getattr(tail, of.name).take(occupied, -1) for of in COUNTS])
             changes.bound += int(counts.size.sum())
 
 

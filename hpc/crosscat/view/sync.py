@@ -36,6 +36,8 @@ LARGE = np.uint64(2**63)  # above any number of rows: differences from it have t
 SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
 MEASURED = [stored for kind in INEXACT for stored in kind.stored]
+MOMENTS = [array for kind in INEXACT for array in kind.statistics]
+MOMENT_NAMES = [array.name for array in MOMENTS]
 COUNTS = [Array("size", dtype=np.int64), *(array for kind in EXACT for array in kind.statistics)]
 
 
@@ -115,19 +117,22 @@ def carry(
 
 def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     """Set the views' partitions for the coming `cycle`. Collective; one message per kind for all views."""
+    every = statistics_of(comm, views)
+    if views[0].n_shards == 1:  # it owns all clusters, and none has an anchor
+        for view, statistics in zip(views, every):
+            size, owner = view.counts.size, view.owners(cycle)
+            view.partition = Partition(size, owner, size, statistics, np.full(len(size), kernels.UNANCHORED, np.uint64))
+        return
     owners = [view.owners(cycle) for view in views]
     clusters = [len(owner) for owner in owners]
     owned, anchor = np.zeros(sum(clusters), np.int64), np.full(sum(clusters), kernels.UNANCHORED, np.uint64)
     part, least = apart(owned, clusters), apart(anchor, clusters)  # parts of each view, not copied
-    if views[0].n_shards == 1:  # it owns all clusters, and none has an anchor
-        owned[:] = np.concatenate([view.counts.size for view in views])
-    else:
-        for view, owner, *here in zip(views, owners, part, least):
-            _own(view, owner, cycle, *here)
-        message = np.concatenate([anchor, LARGE - owned.astype(np.uint64)])  # a cluster's rows are owned on one rank
-        comm.least_everywhere(message)
-        anchor[:], owned[:] = message[: len(anchor)], LARGE - message[len(anchor) :]
-    for v, statistics in enumerate(statistics_of(comm, views)):
+    for view, owner, *here in zip(views, owners, part, least):
+        _own(view, owner, cycle, *here)
+    message = np.concatenate([anchor, LARGE - owned.astype(np.uint64)])  # a cluster's rows are owned on one rank
+    comm.least_everywhere(message)
+    anchor[:], owned[:] = message[: len(anchor)], LARGE - message[len(anchor) :]
+    for v, statistics in enumerate(every):
         views[v].partition = Partition(views[v].counts.size, owners[v], part[v], statistics, least[v])
 
 
@@ -222,10 +227,11 @@ class Moments:
 
     def alone(self, counts: Counts, rows, z: np.ndarray, k: int) -> Statistics:
         """Return the statistics where one shard has all rows."""
-        if not self.length:
-            return self.statistics(counts, np.zeros((0, k)))
-        part = Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64)))
-        return Statistics(**(vars(part) | counts._asdict()))
+        if self.length:
+            moments = kernels.moments(rows, z, k)
+        else:
+            moments = [np.zeros((0, k), array.dtype) for array in MOMENTS]
+        return Statistics(**counts._asdict(), **dict(zip(MOMENT_NAMES, moments)))
 
     def within(self, part: Statistics) -> list[np.ndarray]:
         """Return the moments among one shard's statistics, each flat."""

@@ -17,7 +17,6 @@ from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.components.product import Components, Dealing
 from mpibayes.hpc.crosscat.view.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.view.state import Partition, Shared, Weights, exchange
-from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
@@ -40,15 +39,15 @@ class Update:
         return self.n_shards if self.opening == "all" else 1
 
     def run(
-        self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True,
-        met: np.ndarray | None = None,
+        self, comm: Communicator, hyper: Hyper, partition: Partition, private: np.ndarray, kept: np.ndarray,
+        key: Mapping[str, int], learn: bool = True, met: np.ndarray | None = None,
     ) -> Shared:  # fmt: skip
-        """Run the whole update. Collective. learn: False keeps the hyperparameters. met: see `Categorical.met`."""
-        private, part = collapse.private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
-        kept, weights = np.flatnonzero(~private), None
+        """Run the whole update. Collective. private, kept: as in `sweep.Step`. learn: False keeps the hyperparameters.
+        met: see `Categorical.met`."""
+        part, weights = self.dealing.part(comm.rank), None
         if comm.rank == 0:
             process = self.draw_process(hyper, partition, key) if learn else (hyper.concentration, hyper.discount)
-            weights = self.draw_weights(*process, partition.size, private, partition.owner, key)
+            weights = self.draw_weights(*process, partition.size, private, kept, partition.owner, key)
         mine = {kind.hyper: columns for kind, columns in zip(KINDS, part)}
         if learn:
             columns = self.components.update(hyper, partition.statistics, part, key)
@@ -71,19 +70,19 @@ class Update:
         occupied = partition.size[partition.size > 0]
         return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
 
-    def draw_weights(self, concentration: float, discount: float, size, private, owner, key) -> Weights:
+    def draw_weights(self, concentration: float, discount: float, size, private, kept, owner, key) -> Weights:
         """Draw the log weights of the instantiated clusters and of each shard's tail: step 4.
 
         "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
         "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).
         """
-        stream, S = Stream(purpose=Purpose.WEIGHTS, **key), self.n_shards
-        n_1, shape = int((~private).sum()), size[~private] - discount
+        stream, S, n_1 = Stream(purpose=Purpose.WEIGHTS, **key), self.n_shards, len(kept)
+        if self.opening == "one" and not n_1:  # the only tail has all the weight
+            return Weights(concentration, discount, np.zeros(0), np.zeros(1), concentration)
+        shape = size[kept] - discount
         if self.opening == "one":
             tail = concentration + n_1 * discount
-            log_w = np.zeros(1)  # the only tail has all the weight
-            if n_1:
-                log_w = stream.log_dirichlet(np.append(shape, tail + size[private].sum()))
+            log_w = stream.log_dirichlet(np.append(shape, tail + size[private].sum()))
             return Weights(concentration, discount, log_w[:n_1], log_w[n_1:], tail)
         tail = concentration / S
         rows = np.bincount(owner[private], size[private], S)

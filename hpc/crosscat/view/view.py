@@ -131,14 +131,15 @@ class View:
         """Draw hyperparameters (if `learn`), weights and parameters. Collective."""
         now, key = self.partition, self.key(cycle)
         private = collapse.private_clusters(now.size, now.owned)
+        (kept,) = (~private).nonzero()
         every = int(now.size.sum()) == self.n_rows  # idle rows may have levels that are not counted
         met = self.components.categorical.met(now.statistics.levels) if every else None
-        shared = self.update.run(self.comm, self.hyper, now, key, learn=learn, met=met)
+        shared = self.update.run(self.comm, self.hyper, now, private, kept, key, learn=learn, met=met)
         self.hyper = shared.hyper
         s, prior = self.settings, self.components.prior(self.hyper)
         prior.met = met
         return Step(
-            shared, private, now.owner, now.statistics if self.n_shards == 1 else None,
+            shared, private, kept, now.owner, now.statistics if self.n_shards == 1 else None,
             prior, self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
@@ -225,7 +226,7 @@ class View:
         if self.comm.rank != 0:
             return np.nan
         prior = float(log_eppf(self.sizes(), self.hyper.concentration, self.hyper.discount))
-        return prior + sum(float(kind.sum()) for kind in marginals) + self._log_base
+        return prior + sum([float(kind.sum()) for kind in marginals if len(kind)]) + self._log_base
 
     def _log_marginals(self) -> list[np.ndarray]:
         """Return the log marginal likelihood of every column, an array per kind, on root; every rank computes its
@@ -233,9 +234,11 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
+        if comm.size == 1:
+            return mine
         lengths = np.array(dealing.lengths)  # (kinds, ranks)
         whole = comm.gather_to_root(np.concatenate(mine), lengths.sum(axis=0).tolist())
-        if whole is None or comm.size == 1:
+        if whole is None:
             return mine
         pieces = np.split(whole, lengths.T.ravel().cumsum()[:-1])
         return [np.concatenate(pieces[i :: len(lengths)]) for i in range(len(lengths))]
