@@ -137,4 +137,4 @@ class Numbers:
 
 def with_new(*s: np.ndarray) -> list[np.ndarray]:
     """Append the statistics of a new cluster to statistics (..., K), each (..., K + 1)."""
-    return [np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in s]
+    return [np.concatenate([a, np.zeros((*a.shape[:-1], 1), a.dtype)], axis=-1) for a in s]

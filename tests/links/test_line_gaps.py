@@ -27,10 +27,12 @@ def test_cells_given_parameters_are_those_of_a_multivariate_normal(parents):
     coding, each = Coding(columns, np.array(parents), {}), range(3)
     order = coding.order
     slope = [0.0 if p == -1 else b for b, p in zip(SLOPE, parents)]
-    lines = {c: [np.full(len(x), a) for a in (MIDDLE[c], slope[c], VARIANCE[c])] for c in order}
+    moves, place = np.arange(len(x)) % 3 == 0, np.arange(2)[:, None]  # rows under the second label; off under the other
+    lines = {c: [a + np.where(place == moves, 0.0, 3.0) for a in (MIDDLE[c], slope[c], VARIANCE[c])] for c in order}
     tree = Tree(coding, {c: np.ascontiguousarray(x[:, c]) for c in order}, {c: lacks[:, c] for c in each})
-    density, g = tree.passed_up(lines)[0], np.random.default_rng(0)
-    draws = (tree.drawn(lines, {c: g.normal(size=len(x)) for c in each}) for _ in range(N))
+    (densities, *passed), g = tree.passed_up(lines), np.random.default_rng(0)
+    density = np.where(moves, densities[1], densities[0])
+    draws = (tree.drawn(moves, lines, passed, {c: g.normal(size=len(x)) for c in each}) for _ in range(N))
     drawn = np.array([[cells[c] for c in each] for cells in draws])
 
     b = np.array([[slope[c] * (parents[c] == p) for p in each] for c in each])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.product import Components, Part
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.lines.parameters import LineParameters
 from mpibayes.hpc.crosscat.view.state import Shared, Weights
@@ -28,6 +28,7 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
 AT_ONCE = 1 << 18  # cells held in memory together
+OTHERS = Purpose.LINE_OTHERS
 SWEEP, WEIGHTS = 1 << 20, 1 << 32  # beyond the numbers of a cycle's sweeps, and of the columns' streams
 LOG_2PI, TINY = float(np.log(2.0 * np.pi)), 1e-300
 
@@ -142,16 +143,15 @@ class LineGaps:
             ids = np.concatenate([number + holes.rows[subset] for holes, *_, number, subset in of])
             drawn = [of_others.labels(r.take(at), z[at], of[i][3] + int(at[0])) for i, (r, at, z) in enumerate(parts)]
             proposed, cells = np.concatenate(drawn), Tree(coding, x, lacks)
-            present = {c: [a[context[c], labels] for a in line] for c, line in of_lines.items()}
-            moves, now = (proposed != labels) & (fixed[labels] > 0) & (fixed[proposed] > 0), present
-            if moves.any():
-                other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
-                ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
+            moves = (proposed != labels) & (fixed[labels] > 0) & (fixed[proposed] > 0)
+            which = np.stack([labels, proposed]) if moves.any() else labels[None]
+            lines = {c: [a[context[c], which] for a in line] for c, line in of_lines.items()}
+            passed = cells.passed_up(lines)
+            if len(which) > 1:
                 u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(ids)
-                moves &= np.log(u + TINY) < ratio
-                now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
+                moves &= np.log(u + TINY) < passed[0][1] - passed[0][0]
             labels = np.where(moves, proposed, labels)
-            new = cells.drawn(now, {c: self._noise(coding, c, key, ids) for c in lacks})
+            new = cells.drawn(moves, lines, passed[1:], {c: self._noise(coding, c, key, ids) for c in lacks})
             ends = np.cumsum([len(at) for _, at, _ in parts]).tolist()
             for (_, i, _), (rows, at, _), end in zip(batch, parts, ends):
                 own = slice(end - len(at), end)
@@ -204,12 +204,23 @@ class Others:
         key: Mapping[str, int],
     ):  # fmt: skip
         sizes, k = statistics.size, len(statistics.size)
-        stream = Stream(purpose=Purpose.LINE_OTHERS, sub=WEIGHTS, **key)
+        stream = Stream(purpose=OTHERS, sub=WEIGHTS, **key)
         weights = Weights(*[0.0] * 2, stream.log_gammas(sizes - hyper.discount, np.arange(k)), np.zeros(1), 0.0)
-        parameters = components.draw(hyper, statistics, components.everything, key, Purpose.LINE_OTHERS)
+        parameters = components.draw(hyper, statistics, self._part(components, coding, inside), key, OTHERS)
+        for kind in components.kinds:  # without a draw where all cells are left out
+            for array in kind.parameters:
+                if len(getattr(parameters, array.name)) < kind.cuts[array.axis][-1]:
+                    setattr(parameters, array.name, array.zeros(kind, k))
         shared = Shared(hyper, np.zeros(k, np.uint64), weights, parameters)
         self._draw, self._prior = instantiated(shared, np.arange(k), k), components.prior(hyper)
         self._blank, self._key = [coding.columns[c] for c in inside], key
+
+    @staticmethod
+    def _part(components: Components, coding: Coding, inside: Collection[int]) -> Part:
+        """Return the kinds with any other column."""
+        names = {coding.plain[c].name for c in inside}
+        each = ({c.name for i in range(len(kind)) for c in kind.members(i)} for kind in components.kinds)
+        return [slice(0, 0 if of <= names else len(kind)) for kind, of in zip(components.kinds, each)]
 
     def labels(self, rows: Rows, z: np.ndarray, first: int) -> np.ndarray:
         """Draw labels of coded rows given these columns alone, (n,) int32. first: number of the first row."""
@@ -223,8 +234,8 @@ class Others:
 @dataclass
 class Tree:
     """Cells of n rows in columns that may be in lines. By index of the column, parents first: cells x (n,) and masks
-    `lacks` (n,) of missing cells. Lines, by the same index, are each row's middle, slope and variance (n,): x = middle
-    + slope (parent's cell - its center) + noise."""
+    `lacks` (n,) of missing cells. Lines, by the same index, are each row's middle, slope and variance under its label
+    and, if it may change, under another, (1 or 2, n): x = middle + slope (parent's cell - its center) + noise."""
 
     coding: Coding
     x: Mapping[int, np.ndarray]
@@ -233,11 +244,12 @@ class Tree:
     def passed_up(
         self, lines: Mapping[int, Sequence[np.ndarray]]
     ) -> tuple[np.ndarray, dict[int, np.ndarray], dict[int, np.ndarray]]:
-        """Return the log density of the observed cells, (n,), and the likelihood of a missing cell from the cells below
-        it, by column: shift h and precision p of the factor exp(h x - p x^2 / 2), x relative to the column's center."""
+        """Return, of the form of lines, the log density of the observed cells, and the likelihood of a missing cell
+        from the cells below it, by column: shift h and precision p of the factor exp(h x - p x^2 / 2), x relative to
+        the column's center."""
         center = {c: self.coding.plain[c].center for c in self.x}
-        total = np.zeros(len(next(iter(self.x.values()))))
-        shift, precision = ({c: np.zeros(len(total)) for c in self.lacks} for _ in range(2))
+        total = np.zeros(next(iter(lines.values()))[0].shape)
+        shift, precision = ({c: np.zeros(total.shape) for c in self.lacks} for _ in range(2))
         for c in reversed(list(self.x)):
             (middle, slope, variance), parent = lines[c], int(self.coding.parents[c])
             at, x = middle - center[c], self.x[c] - center[c]
@@ -263,12 +275,17 @@ class Tree:
         return total, shift, precision
 
     def drawn(
-        self, lines: Mapping[int, Sequence[np.ndarray]], noise: Mapping[int, np.ndarray]
+        self, moves: np.ndarray, lines: Mapping[int, Sequence[np.ndarray]], passed: tuple, noise: Mapping
     ) -> dict[int, np.ndarray]:
-        """Return the cells of columns with missing cells, these drawn jointly from standard normal `noise`."""
-        x, (_, shift, precision) = dict(self.x), self.passed_up(lines)
+        """Return the cells of columns with missing cells, these drawn jointly from standard normal `noise` (n,), by
+        column. moves (n,): mask of the rows that take the second label; passed: as passed up along the lines."""
+
+        def own(a: np.ndarray) -> np.ndarray:
+            return np.where(moves, a[1], a[0]) if len(a) > 1 else a[0]
+
+        x, (shift, precision) = dict(self.x), ({c: own(a) for c, a in of.items()} for of in passed)
         for c in (c for c in x if c in self.lacks):
-            (mean, slope, variance), parent = lines[c], int(self.coding.parents[c])
+            (mean, slope, variance), parent = map(own, lines[c]), int(self.coding.parents[c])
             center = self.coding.plain[c].center
             if c in self.coding.in_lines:
                 mean = mean + slope * (x[parent] - self.coding.plain[parent].center)

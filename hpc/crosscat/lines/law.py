@@ -270,12 +270,13 @@ def line_laws(
             plain += children.get(c, ())
         columns = [coding.plain[c] for c in plain]
         above = [ROOT if c == root else plain.index(int(coding.parents[c])) for c in plain]
-        lines = {column.name: draw.line(column.name) for column in columns[1:]}
+        names = [column.name for column in columns[1:]]
+        lines = dict(zip(names, draw.slopes(names)))
         first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
         numbers = [first, *(draw.place(column.name) for column in columns[1:])]
         laws = [
             LineLaw([c.name for c in columns], _normals(columns, above, *of, lines), columns, numbers, above)
-            for of in zip(*draw.root(columns[0].name))
+            for of in zip(*next(draw.roots([columns[0].name])))
         ]
         result.append((root, laws))
     return result
