@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,10 +31,16 @@ def n_pairs(width):
     return width * (width + 1) // 2
 
 
+@lru_cache(maxsize=128)
+def triangle(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries of a packed triangle; read-only."""
+    return np.tril_indices(width)
+
+
 def unpack(pairs: np.ndarray) -> np.ndarray:
     """Unpack triangles (..., pairs, K) into symmetric matrices (..., K, D, D)."""
     width = int((2 * pairs.shape[-2]) ** 0.5)
-    i, j = np.tril_indices(width)
+    i, j = triangle(width)
     out = np.empty((*pairs.shape[:-2], pairs.shape[-1], width, width))
     out[..., i, j] = out[..., j, i] = np.moveaxis(pairs, -2, -1)
     return out

@@ -33,7 +33,7 @@ def grids(column: Column, prior: Mapping[str, Any]) -> list[np.ndarray]:
 
 def mean_of(column: Column, prior: Mapping[str, Any]) -> float:
     """Prior mean of a column where its parent is at its mean."""
-    given = as_grid(prior.get("mean", column.center))
+    given = as_grid(prior["mean"]) if "mean" in prior else ()
     return float(given[0]) if len(given) == 1 else column.center
 
 

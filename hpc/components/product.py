@@ -93,6 +93,7 @@ class Components:
         self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
         # True if all statistics are integers, so that a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
+        self._dealt: dict[int, Dealing] = {}
         self._none: tuple[Part, Parameters] | None = None
         absent = (_without_columns(type(kind))[1] for kind in self.kinds if not len(kind))
         self._absent_prior = {name: array for of in absent for name, array in of.items()}
@@ -145,12 +146,15 @@ class Components:
         At most 32 ranks, far apart, get columns: beyond that the widest column sets the pace, and messages only add
         cost.
         """
+        if n_ranks in self._dealt:
+            return self._dealt[n_ranks]
         hands = min(n_ranks, HANDS)
         cost = np.concatenate([kind.cost for kind in self.kinds])
         middle = np.cumsum(cost) - 0.5 * cost
         rank = (middle * (hands / max(cost.sum(), 1.0))).astype(np.int64) * n_ranks // hands
         cuts = np.cumsum([0, *(len(kind) for kind in self.kinds)])
-        return Dealing(self.kinds, [np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts)])
+        each = [np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts)]
+        return self._dealt.setdefault(n_ranks, Dealing(self.kinds, each))
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of a part's columns given the partition, one array per kind; without the 1 / x!."""

@@ -37,6 +37,10 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
         arrays = vars(self).values()
         return Statistics(*[a.take(clusters, -1) if a.size else np.empty((*a.shape[:-1], k), a.dtype) for a in arrays])
 
+    def between(self, first: int, last: int) -> Statistics:
+        """Select the statistics of clusters first to last - 1, not copied."""
+        return Statistics(*[a[..., first:last] for a in vars(self).values()])
+
 
 def empty(like: Statistics, n_clusters: int) -> Statistics:
     """Statistics of empty clusters."""

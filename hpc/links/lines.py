@@ -75,7 +75,18 @@ class Lines:
     @cached_property
     def _without(self) -> list[np.ndarray]:
         """Log evidence of each column without a parent, (means, G)."""
-        return [self._alone(c) for c in range(len(self.columns))]
+        moments = self._moments
+        sizes = [len(means) * len(variances) for means, _, _, variances in self._grids]
+        hyper = np.repeat(self._hyper, sizes, axis=0)
+        if not len(hyper):
+            return []
+        hyper[:, normal.MEAN] = np.concatenate([np.repeat(means, len(of)) for means, _, _, of in self._grids])
+        hyper[:, normal.VARIANCE] = np.concatenate([np.tile(of, len(means)) for means, _, _, of in self._grids])
+        n = np.repeat(moments.n.astype(np.int64)[None], len(hyper), axis=0)
+        each = moments.mean, np.einsum("rrk->rk", moments.products)
+        s = n, *(np.repeat(a, sizes, axis=0) for a in each)
+        scores = np.split(updates.number_marginals(s, hyper, 0, len(hyper))[0], np.cumsum(sizes)[:-1])
+        return [of.reshape(len(means), -1) for of, (means, _, _, _) in zip(scores, self._grids)]
 
     def _under(self, c: int) -> np.ndarray:
         """Log evidence of a column under each parent at each variance, (G, R)."""
@@ -84,14 +95,3 @@ class Lines:
         squares = np.einsum("rrk->rk", m.products)
         moments = m.n, m.mean, m.mean[c], squares, m.products[:, c], m.products[c, c]
         return updates.line_marginals(points, self._scales**2, self._centers, self._mean[c], *moments)[0]
-
-    def _alone(self, c: int) -> np.ndarray:
-        """Log evidence of a column without a parent at each mean and variance, (means, G)."""
-        means, _, _, variances = self._grids[c]
-        n = len(means) * len(variances)
-        hyper = np.repeat(self._hyper[[c]], n, axis=0)
-        hyper[:, normal.MEAN] = np.repeat(means, len(variances))
-        hyper[:, normal.VARIANCE] = np.tile(variances, len(means))
-        each = self._moments.n.astype(np.int64), self._moments.mean[c], self._moments.products[c, c]
-        s = tuple(np.repeat(a[None], n, axis=0) for a in each)
-        return updates.number_marginals(s, hyper, 0, n)[0].reshape(len(means), -1)

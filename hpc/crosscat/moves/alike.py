@@ -211,7 +211,7 @@ def _running(ledger: Ledger, earlier: Statistics | None, new: Statistics) -> Sta
     """Return statistics of both sides of all rows up to each of several batches; earlier: those before the first."""
     each = []
     for batch in range(len(new) // 2):
-        of = new.take([2 * batch, 2 * batch + 1])
+        of = new.between(2 * batch, 2 * batch + 2)
         earlier = of if earlier is None else ledger.components.union(earlier, of)
         each.append(earlier)
     return join(each)

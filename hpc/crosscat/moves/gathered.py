@@ -101,7 +101,8 @@ def _message(
 def measured(parts: Sequence[Part], labels: Sequence[np.ndarray]) -> Iterator[tuple[Rows, np.ndarray]]:
     """Yield the cells of each part that moments are of, and the rows' labels."""
     for p, label in zip(parts, labels):
-        yield p.rows.only(MEASURED).take(p.at), label.astype(np.int32, copy=False)
+        rows = p.rows if len(p.at) == len(p.rows) else p.rows.only(MEASURED).take(p.at)  # places ascend
+        yield rows, label.astype(np.int32, copy=False)
 
 
 def shared(ledger: Ledger, odds: Odds | None, first: np.ndarray) -> Odds:

@@ -140,7 +140,7 @@ def statistics_of(comm: Communicator, views: Sequence[View]) -> list[Statistics]
     """Return statistics of the views' clusters, with the present counts and recomputed moments, on every rank.
     Collective."""
     if views[0].n_shards == comm.size == 1:
-        return [v.moments.alone(v.counts, *v.labelled()[0], len(v.counts.size)) for v in views]
+        return [_alone(v.components, v.counts, v.shards[0].rows, v.z[0]) for v in views]
     moments, clusters = [view.moments for view in views], [len(view.counts.size) for view in views]
     each = [[kind.of(rows, z, k) for rows, z in view.labelled()] for kind, view, k in zip(moments, views, clusters)]
     merged = merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
@@ -196,10 +196,9 @@ def with_moments(
 ) -> Statistics:
     """Return the statistics of clusters with these counts, on every rank; arguments as in `total_statistics`.
     Collective."""
-    moments, k = Moments(components), len(counts.size)
     if n_shards == comm.size == 1:
-        ((rows, z),) = labelled
-        return moments.alone(counts, rows, z, k)
+        return _alone(components, counts, *((None, None) if components.exact else next(iter(labelled))))
+    moments, k = Moments(components), len(counts.size)
     each = [moments.of(rows, z, k) for rows, z in labelled] if moments.length else []
     return moments.statistics(counts, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
@@ -207,6 +206,13 @@ def with_moments(
 def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Statistics:
     ((rows, z),) = labelled
     return Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
+
+
+def _alone(components: Components, counts: Counts, rows, z: np.ndarray) -> Statistics:
+    """Return the statistics of clusters with these counts where one shard has all rows."""
+    k = len(counts.size)
+    moments = [np.zeros((0, k), of.dtype) for of in MOMENTS] if components.exact else kernels.moments(rows, z, k)
+    return Statistics(**counts._asdict(), **dict(zip(MOMENT_NAMES, moments)))
 
 
 class Moments:
@@ -224,14 +230,6 @@ class Moments:
         if not self.length:
             return []
         return self.within(Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64))))
-
-    def alone(self, counts: Counts, rows, z: np.ndarray, k: int) -> Statistics:
-        """Return the statistics where one shard has all rows."""
-        if self.length:
-            moments = kernels.moments(rows, z, k)
-        else:
-            moments = [np.zeros((0, k), array.dtype) for array in MOMENTS]
-        return Statistics(**counts._asdict(), **dict(zip(MOMENT_NAMES, moments)))
 
     def within(self, part: Statistics) -> list[np.ndarray]:
         """Return the moments among one shard's statistics, each flat."""
