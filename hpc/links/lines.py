@@ -29,6 +29,11 @@ class Moments:
     mean: np.ndarray
     products: np.ndarray
 
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """Sums of squares about the means, (R, K)."""
+        return np.einsum("rrk->rk", self.products)
+
 
 class Lines:
     """R real columns with their moments in clusters, priors by name, and hyperparameters (R, 4) as in `normal`."""
@@ -83,15 +88,14 @@ class Lines:
         hyper[:, normal.MEAN] = np.concatenate([np.repeat(means, len(of)) for means, _, _, of in self._grids])
         hyper[:, normal.VARIANCE] = np.concatenate([np.tile(of, len(means)) for means, _, _, of in self._grids])
         n = np.repeat(moments.n.astype(np.int64)[None], len(hyper), axis=0)
-        each = moments.mean, np.einsum("rrk->rk", moments.products)
-        s = n, *(np.repeat(a, sizes, axis=0) for a in each)
+        s = n, *(np.repeat(a, sizes, axis=0) for a in (moments.mean, moments.squares))
         scores = np.split(updates.number_marginals(s, hyper, 0, len(hyper))[0], np.cumsum(sizes)[:-1])
         return [of.reshape(len(means), -1) for of, (means, _, _, _) in zip(scores, self._grids)]
 
     def _under(self, c: int) -> np.ndarray:
         """Log evidence of a column under each parent at each variance, (G, R)."""
-        (_, kappa, nu, _), variances, m = self._hyper[c], self._grids[c][normal.VARIANCE], self._moments
-        points = np.stack([np.full(len(variances), kappa), np.full(len(variances), nu), variances], axis=1)
-        squares = np.einsum("rrk->rk", m.products)
-        moments = m.n, m.mean, m.mean[c], squares, m.products[:, c], m.products[c, c]
+        variances, m = self._grids[c][normal.VARIANCE], self._moments
+        points = np.empty((len(variances), 3))
+        points[:, line.KAPPA : line.VARIANCE], points[:, line.VARIANCE] = self._hyper[c, 1:3], variances
+        moments = m.n, m.mean, m.mean[c], m.squares, m.products[:, c], m.products[c, c]
         return updates.line_marginals(points, self._scales**2, self._centers, self._mean[c], *moments)[0]
