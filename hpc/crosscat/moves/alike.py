@@ -209,12 +209,18 @@ def _sides(ledger: Ledger, recalled: Recalled, p: Pool, batches: range, odds: Od
 
 def _running(ledger: Ledger, earlier: Statistics | None, new: Statistics) -> Statistics:
     """Return statistics of both sides of all rows up to each of several batches; earlier: those before the first."""
-    each = []
-    for batch in range(len(new) // 2):
+    n = len(new) // 2
+    if ledger.components.exact:  # whole numbers, whose sums do not depend on their order
+        arrays = {name: a.reshape(*a.shape[:-1], n, 2) for name, a in vars(new).items()}
+        for name, a in arrays.items() if earlier is not None else ():
+            a[..., 0, :] += getattr(earlier, name)
+        return Statistics(*[a.cumsum(-2, a.dtype).reshape(*a.shape[:-2], 2 * n) for a in arrays.values()])
+    parts = []
+    for batch in range(n):
         of = new.between(2 * batch, 2 * batch + 2)
         earlier = of if earlier is None else ledger.components.union(earlier, of)
-        each.append(earlier)
-    return join(each)
+        parts.append(earlier)
+    return join(parts)
 
 
 def _odds(ledger: Ledger, sides: Statistics) -> Odds:
