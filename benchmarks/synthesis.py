@@ -10,7 +10,7 @@ does); ctgan and tvae, of the package ctgan, which the Python of --peers has, wi
 density with its 20 values as a category; others, real rows besides, eight tables of all that are left, for the risk
 that real rows have by chance. "mixture-named-learned" starts from 512 clusters and has links by name: those that a run
 with learned ones had, with a second parent for the pair of columns that its tables missed most beside the training
-rows, density and tenure. Seconds are from the raw file to the synthetic ones.
+rows, density and tenure (--clusters 256: from others). Seconds are from the raw file to the synthetic ones.
 --bins 5 adds the three-way error by coarser bins: numbers and the density in 5 bins of equal frequency.
 --runs 4 --tables 4 judge four tables, from one draw each, of four runs of other seeds, and give means with their
 standard errors over the runs.
@@ -115,7 +115,7 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[Path]:
     name = f"{method}-{seed}"
     (place / f"{name}.toml").write_text(
         RUN.format(
-            family=family, links=json.dumps(links), base=base, clusters=512 if named else '"auto"',
+            family=family, links=json.dumps(links), base=base, clusters=args.clusters if named else '"auto"',
             cycles=args.cycles, heldout=args.heldout, seed=seed,
         )
     )  # fmt: skip
@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1, help="of mixture and so on, seeds from --seed on")
     parser.add_argument("--tables", type=int, default=1, help="of each run")
+    parser.add_argument("--clusters", type=int, default=512, help="from which mixture-named-learned starts")
     parser.add_argument("--epochs", type=int, default=300, help="of ctgan and tvae")
     parser.add_argument("--bins", type=int, default=0, help="of numbers, for a further three-way error")
     parser.add_argument("--cps", type=Path, default=None, help="cps.csv.gz of the package taxcalc")
