@@ -68,6 +68,7 @@ def alone_now(chain, n):
     return np.flatnonzero(np.bincount(z)[z] == 1)
 
 
+@pytest.mark.quick("alone_now")
 @pytest.mark.parametrize("choose", [stray_rows.choose, alone_now])
 def test_rows_chosen_anew_in_every_cycle_are_rejected(choose):
     with (
