@@ -166,6 +166,7 @@ def large(where, opening):
     return program.digest(buffet, [(features, buffet.hyper, filled)], 4)
 
 
+@pytest.mark.quick("one")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("opening", ["one", "all"])
 def test_same_bits_of_many_features(opening):

@@ -166,6 +166,7 @@ def test_same_bits_on_every_number_of_ranks():
             assert together == alone, (name, settings)
 
 
+@pytest.mark.quick("t4")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["t4", "glm4"])
 def test_same_bits_beside_an_outcome(name):
