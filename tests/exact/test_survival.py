@@ -226,6 +226,7 @@ def test_wrong_cells_are_rejected(wrong):
     assert result.passed, f"{result} (seed {seed(41)})"
 
 
+@pytest.mark.thorough
 def test_joint_law_with_hyperparameters():
     mixture = JOINT.sampler(serial(), 2, seed(43))
     result = JOINT.verdicts(mixture, 100, CYCLES, seed(44), LEVEL, 1)
