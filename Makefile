@@ -42,7 +42,7 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo quick test test-rest test-all test-openmpi docs setup check-tools clean
+.PHONY: help demo quick test test-rest test-all test-together test-ranks test-openmpi docs setup check-tools clean
 .PHONY: wheel wheel-check wheel-aarch64 wheel-aarch64-check
 .DELETE_ON_ERROR:
 
@@ -138,16 +138,23 @@ ALONE := $(shell grep -rlE 'mark\.alone\b' tests --include='test_*.py')
 # Where no test is chosen pytest ends with 5.
 NONE_IS_FINE := || test $$? -eq 5
 
+# Ranks wait for each other a third of their time, so they run beside the other tests; their output comes last.
 define run-tests
-	$(PY) -m pytest $(SPREAD) -m "not alone $(1)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
+	@mkdir -p build; status=0; \
+	$(MAKE) --no-print-directory -j 2 test-together test-ranks MARKS="$(1)" || status=$$?; cat build/ranks.log; exit $$status
 	$(PY) -m pytest -m "alone $(1)" $(PYTEST_ARGS) $(or $(SERIAL_ARGS),$(ALONE)) $(NONE_IS_FINE)
-	@set -e; for n in $(RANKS); do \
+endef
+
+test-together:
+	$(PY) -m pytest $(SPREAD) -m "not alone $(MARKS)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
+
+test-ranks:
+	@exec >build/ranks.log 2>&1; set -e; for n in $(RANKS); do \
 	    case $$n in 1) where=tests/house;; *) where="$(ON_RANKS)";; esac; \
-	    case " $(THOROUGH_RANKS) " in *" $$n "*) marks="mpi $(1)";; *) marks="mpi and not thorough";; esac; \
+	    case " $(THOROUGH_RANKS) " in *" $$n "*) marks="mpi $(MARKS)";; *) marks="mpi and not thorough";; esac; \
 	    echo "== on $$n ranks"; \
 	    mpirun -n $$n $(PY) -m pytest --with-mpi -m "$$marks" $(PYTEST_ARGS) $(or $(MPI_ARGS),$$where) </dev/null $(NONE_IS_FINE); \
 	done
-endef
 
 # Laws, kernels beside their twins, small enumerations, and a run of each family.
 QUICK := $(patsubst %,tests/laws/test_%.py,annealing components drawn groups recorded shapes sync tasks vectors) \

@@ -53,6 +53,11 @@ for _name, _value in FOR_RANKS.items():
 # Tests set their number of ranks: without a launcher one, this process, in which `main` is called within pytest.
 os.environ.setdefault("MPIBAYES_RANKS", "1")
 
+# Tests write, sync and remove tens of thousands of small files: they go to memory where there is room for them.
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
 failures: list[str] = []  # this rank's failures, for the last message of an aborted run
 
@@ -76,12 +81,12 @@ def pytest_configure(config):
         if not (config.getoption("--with-mpi") or config.getoption("--only-mpi")):
             pytest.exit("under mpirun, give pytest --with-mpi", returncode=4)
         comm = MPI.COMM_WORLD.Dup()
-    _fix_hypothesis()
+    else:
+        _fix_hypothesis()
 
 
 def _fix_hypothesis():
-    """Use the same examples in every run and on every rank, and no deadlines, since other programs use the machine,
-    too."""
+    """Use the same examples in every run, and no deadlines, since other programs use the machine, too."""
     try:
         from hypothesis import settings
     except ImportError:
@@ -126,6 +131,21 @@ def pytest_collection():
     gc.freeze()
     gc.enable()
     return result
+
+
+def pytest_unconfigure():
+    """Look for garbage once at the end, rather than in each of pytest's five rounds."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name, obj):
+    """Make no variants, on two and more ranks, of tests that run on one: most files have far more of those."""
+    if comm and name.startswith("test") and callable(obj):
+        marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
+        if not any(mark.name == "mpi" for mark in marks):
+            return []
 
 
 NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTRIBUTING.md lists"

@@ -61,12 +61,11 @@ class Rates(NegativeBinomial):
         self._rates = rates
 
     def quantile(self, column: int | np.ndarray, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
-        from scipy.stats import poisson  # slow to import
-
         result, old = np.empty(len(u)), clusters < self._rates.shape[1]
         column = np.broadcast_to(column, len(u))
-        result[old] = poisson.ppf(u[old], self._rates[column[old], clusters[old]])
-        result[~old] = super().quantile(column[~old], clusters[~old], u[~old])
+        result[old] = PoissonLaw(self._rates[column[old], clusters[old]]).ppf(u[old])
+        if not old.all():
+            result[~old] = super().quantile(column[~old], clusters[~old], u[~old])
         return result
 
     def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -83,13 +82,48 @@ class Rates(NegativeBinomial):
     def within(
         self, column: int | np.ndarray, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray
     ) -> np.ndarray:
-        from scipy.stats import poisson  # slow to import
-
         result, old = np.empty(len(u)), clusters < self._rates.shape[1]
         column = np.broadcast_to(column, len(u))
-        result[old] = _between(poisson(self._rates[column[old], clusters[old]]), low[old], high[old], u[old])
-        result[~old] = super().within(column[~old], clusters[~old], low[~old], high[~old], u[~old])
+        result[old] = _between(PoissonLaw(self._rates[column[old], clusters[old]]), low[old], high[old], u[old])
+        if not old.all():
+            result[~old] = super().within(column[~old], clusters[~old], low[~old], high[~old], u[~old])
         return result
+
+
+class PoissonLaw:
+    """Poisson distributions with these rates (n,), with the bits of `scipy.stats.poisson`, which takes a second to
+    load."""
+
+    def __init__(self, rates: np.ndarray):
+        self._rates = rates
+
+    def cdf(self, x: np.ndarray) -> np.ndarray:
+        from scipy.special import pdtr
+
+        return self._probability(pdtr, x, 0.0)
+
+    def sf(self, x: np.ndarray) -> np.ndarray:
+        from scipy.special import pdtrc
+
+        return self._probability(pdtrc, x, 1.0)
+
+    def _probability(self, of, x: np.ndarray, below: float) -> np.ndarray:
+        result = of(np.where((x >= 0.0) & np.isfinite(x), x, 0.0), self._rates)
+        return np.where(x < 0.0, below, np.where(x == np.inf, 1.0 - below, result))
+
+    def ppf(self, p: np.ndarray) -> np.ndarray:
+        return self._quantile(p, p == 0.0, p == 1.0)
+
+    def isf(self, q: np.ndarray) -> np.ndarray:
+        return self._quantile(1.0 - q, q == 1.0, q == 0.0)
+
+    def _quantile(self, p: np.ndarray, least: np.ndarray, most: np.ndarray) -> np.ndarray:
+        from scipy.special import pdtr, pdtrik
+
+        above = np.ceil(pdtrik(p, self._rates))
+        below = np.maximum(above - 1.0, 0.0)
+        x = np.where(pdtr(below, self._rates) >= p, below, above)
+        return np.where(least, -1.0, np.where(most, np.inf, x))
 
 
 def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:

@@ -30,6 +30,14 @@ from mpibayes.io.formats.typed import Asked, Typed, understanding, with_labels
 
 CPU_S, CPU_S_PER_MB = 60, 60  # processor time; real files take below a second per megabyte
 BYTES, BYTES_PER_BYTE = 2 << 30, 100  # memory
+# pandas, which the reader does not need, would take longer to load than all the rest
+PROGRAM = f"""
+import sys
+from mpibayes.io.arrow import keep_pandas_out
+keep_pandas_out()
+from {__name__} import answer
+answer(sys.argv[1])
+"""
 
 
 def look(path: Path, kind: Kind, asked: Asked) -> Typed:
@@ -65,7 +73,7 @@ def _converted(path: Path, kind: Kind, asked: Asked, fd: int) -> dict[str, Any]:
     """Have the process write the columns to `fd`; return the rest of its result. Raises its errors."""
     words = {"path": str(path), "name": kind.name, "variant": kind.variant, "asked": asdict(asked), "fd": fd}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", __name__, json.dumps(words)],
+        [sys.executable, "-P", "-c", PROGRAM, json.dumps(words)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         pass_fds=[fd],
@@ -92,8 +100,8 @@ def _answer(path: Path, kind: Kind, done: subprocess.CompletedProcess) -> dict[s
     raise DataError(f"{path}: cannot be read as {kind.title}: its reader {how}; the file seems to be damaged")
 
 
-def _main(words: str) -> None:
-    """Read a file and write its columns; runs in the separate process."""
+def answer(words: str) -> None:
+    """Read a file, write its columns, and print the rest; runs in the separate process."""
     asked = json.loads(words)
     path, megabytes = Path(asked["path"]), os.path.getsize(asked["path"]) / 1e6
     _limit(resource.RLIMIT_CPU, int(CPU_S + CPU_S_PER_MB * megabytes))
@@ -103,14 +111,14 @@ def _main(words: str) -> None:
         content = module.look(path, asked["variant"], Asked(**asked["asked"]))
         _write(path, content, asked["fd"])
     except MpibayesError as error:
-        answer: dict[str, Any] = {"error": [type(error).__name__, error.message, error.problems]}
+        result: dict[str, Any] = {"error": [type(error).__name__, error.message, error.problems]}
     except MemoryError:
-        answer = {"error": ["DataError", f"{path}: needs more memory than there is; save it as CSV"]}
+        result = {"error": ["DataError", f"{path}: needs more memory than there is; save it as CSV"]}
     else:
         kept = ("title", "names", "labels", "orders", "lines_above", "header", "n_rows")
-        answer = {key: getattr(content, key) for key in kept}
-        answer |= {"notes": list(content.notes), "as_labels": sorted(content.as_labels)}
-    print(json.dumps(answer), flush=True)
+        result = {key: getattr(content, key) for key in kept}
+        result |= {"notes": list(content.notes), "as_labels": sorted(content.as_labels)}
+    print(json.dumps(result), flush=True)
 
 
 def _write(path: Path, content: Typed, fd: int) -> None:
@@ -130,7 +138,3 @@ def _limit(what: int, most: int) -> None:
     soft, hard = resource.getrlimit(what)
     known = [limit for limit in (most, soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(what, (min(known), hard))
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1])

@@ -62,6 +62,7 @@ def test_examples_are_valid(path):
     assert messages(document(path.read_text())) == []
 
 
+@pytest.mark.quick("crosscat", "ibp", "regression", "svi lda")
 @pytest.mark.parametrize("kind", CONFIG)
 def test_every_value_of_every_key_is_valid(tmp_path, kind):
     """Texts that the program takes, and what it writes of them with every default."""

@@ -35,6 +35,7 @@ def test_a_difference_that_may_be_chance_is_none():
     assert probe.gain(before + np.tile([1.0, -1.0], 200), before) == 0.0
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("predicts, better", [(0.2, True), (-0.2, False), (0.0, False)])
 def test_the_probe_decides_before_the_evidence(predicts, better, monkeypatch):
     """Two true views as one have far less evidence; where the probe tells nothing, that counts."""

@@ -16,7 +16,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
 
 def seed(default: int) -> int:
@@ -75,7 +75,7 @@ def chi_square(indices: np.ndarray, p: np.ndarray, least: float = 5.0) -> float:
     observed, expected = merged(counts, p * len(indices), least)
     if len(observed) < 2:
         return 1.0
-    return float(stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(observed) - 1))
+    return float(scipy.stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(observed) - 1))
 
 
 def total_variation(counts: np.ndarray, p: np.ndarray) -> float:
@@ -100,7 +100,7 @@ def replicate_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02)
     # A summary that never varies, though it should, is as wrong as can be.
     frozen = usable & (spread == 0.0)
     z = np.where(usable, (means.mean(axis=0) - expected) / np.where(spread > 0, spread, 1.0) * np.sqrt(n), np.nan)
-    p = 2.0 * stats.t.sf(np.abs(z), n - 1)
+    p = 2.0 * scipy.stats.t.sf(np.abs(z), n - 1)
     p[frozen] = 0.0
     return p, z
 
@@ -123,8 +123,8 @@ def event_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02):
     trials = n / share
     hits, tail = trials * mean, np.ones((2, len(q)))
     subset, most = hits > 0.0, hits < trials
-    tail[0, subset] = special.betainc(hits[subset], (trials - hits)[subset] + 1.0, q[subset])
-    tail[1, most] = special.betainc((trials - hits)[most], hits[most] + 1.0, 1.0 - q[most])
+    tail[0, subset] = scipy.special.betainc(hits[subset], (trials - hits)[subset] + 1.0, q[subset])
+    tail[1, most] = scipy.special.betainc((trials - hits)[most], hits[most] + 1.0, 1.0 - q[most])
     p, z = np.full(len(expected), np.nan), np.full(len(expected), np.nan)
     p[usable] = np.minimum(1.0, 2.0 * tail.min(axis=0))
     z[usable] = (mean - q) / np.sqrt(q * (1.0 - q) / trials)

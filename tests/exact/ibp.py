@@ -15,7 +15,7 @@ from functools import cached_property
 from math import comb
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma
@@ -223,7 +223,7 @@ class Law:
         """(variances, log masses, step in the logarithm); one point if it is fixed."""
         if not isinstance(given, InverseGamma):
             return np.array([given**2]), np.zeros(1), 0.0
-        law = stats.invgamma(given.shape, scale=given.scale)
+        law = scipy.stats.invgamma(given.shape, scale=given.scale)
         low, high = np.log(law.ppf([1e-5, 1.0 - 1e-5]))
         step = (high - low) / points
         at = low + step * (np.arange(points) + 0.5)
@@ -267,9 +267,11 @@ class Law:
         yield from self._of_concentration()
         if not isinstance(self.alpha, Gamma):
             return
-        for bound in stats.gamma(self.alpha.shape, scale=1.0 / self.alpha.rate).ppf([0.2, 0.5, 0.8]):
+        gamma = scipy.stats.gamma
+        for bound in gamma(self.alpha.shape, scale=1.0 / self.alpha.rate).ppf([0.2, 0.5, 0.8]):
             below = sum(
-                self.of_c[:, i] * stats.gamma(self.alpha.shape + self.k, scale=1.0 / (self.alpha.rate + h)).cdf(bound)
+                self.of_c[:, i]
+                * scipy.stats.gamma(self.alpha.shape + self.k, scale=1.0 / (self.alpha.rate + h)).cdf(bound)
                 for i, h in enumerate(harmonic(self.n, c) for c in self.cs)
             )
             yield f"alpha < {bound:.3g}", below, lambda s, bound=bound: s["hyper"].alpha < bound
@@ -297,7 +299,7 @@ class Law:
         for part in self.parts:
             for j, column in enumerate(part[0].tolist()):
                 n, q = part[1].shape[1], self._own_noise(part, j)[1]
-                laws = stats.invgamma(a + 0.5 * n, scale=b + 0.5 * q)
+                laws = scipy.stats.invgamma(a + 0.5 * n, scale=b + 0.5 * q)
                 start = float(self.p[:-1] @ (self.of_point * laws.median()).sum(axis=1))
                 for bound in (0.6 * start, start, 1.7 * start):
                     given = (self.of_point * laws.cdf(bound)).sum(axis=1)
@@ -312,7 +314,7 @@ class Law:
         for row, column in np.argwhere(~np.isfinite(self.x)).tolist():
             mean, sd = self._cell(row, column)
             for bound in (-0.5, 0.5, 1.5):
-                given = (self.of_point * stats.norm.cdf(bound, mean, sd)).sum(axis=1)
+                given = (self.of_point * scipy.stats.norm.cdf(bound, mean, sd)).sum(axis=1)
                 yield (
                     f"cell ({row}, {column}) < {bound}",
                     given,

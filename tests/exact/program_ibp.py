@@ -13,7 +13,7 @@ from math import inf, log
 from unittest import mock
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from mpibayes.hpc.ibp import chain as program
 from mpibayes.hpc.ibp import update
@@ -103,16 +103,16 @@ def prior_events(n: int, alpha: float, c: float):
     K ~ Poisson(alpha H); features with m owners ~ Poisson(alpha C(n, m) exp(log_rates[m])), independent over m.
     """
     m = np.arange(n + 1)
-    rates = alpha * np.exp(log_rates(n, c) + stats.binom(n, 0.5).logpmf(m) + n * np.log(2.0))
+    rates = alpha * np.exp(log_rates(n, c) + scipy.stats.binom(n, 0.5).logpmf(m) + n * np.log(2.0))
     assert abs(rates.sum() - alpha * harmonic(n, c)) < 1e-8 * rates.sum()
     edges = sorted({1, 2, 3, *np.geomspace(4, n + 1, 6).astype(int).tolist(), n, n + 1})
     bands = [(0, n + 1), *itertools.pairwise(edges)]
     names, p, tests = [], [], []
     for low, high in bands:
         mean = rates[low:high].sum()
-        for most in sorted({int(v) for v in stats.poisson(mean).ppf([0.15, 0.5, 0.85])}):
+        for most in sorted({int(v) for v in scipy.stats.poisson(mean).ppf([0.15, 0.5, 0.85])}):
             names.append(f"{low} to {high - 1} owners: at most {most}")
-            p.append(stats.poisson(mean).cdf(most))
+            p.append(scipy.stats.poisson(mean).cdf(most))
             tests.append((low, high, most))
 
     def seen(sizes):
@@ -141,7 +141,7 @@ def prior_verdict(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, se
         final.append(len(sizes))
     if comm.rank != 0:
         return None
-    k = stats.poisson(alpha * harmonic(n, c))
+    k = scipy.stats.poisson(alpha * harmonic(n, c))
     law_of_k = k.pmf(np.arange(int(k.isf(1e-12)) + max(final) + 2))
     return judge(np.array(final), law_of_k, names, np.array(means), p, level)
 

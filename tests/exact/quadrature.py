@@ -13,7 +13,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Case:
     def log_prior(self, theta):
         scale, normal = self.prior_by_coefficient()
         proper = np.isfinite(scale)  # others are flat, with density 1
-        parts = [(law, at & proper) for law, at in ((stats.norm, normal), (stats.laplace, ~normal))]
+        parts = [(law, at & proper) for law, at in ((scipy.stats.norm, normal), (scipy.stats.laplace, ~normal))]
         return sum(law.logpdf(theta[..., at], scale=scale[at]).sum(axis=-1) for law, at in parts if at.any())
 
     def prior_by_coefficient(self):
@@ -70,10 +70,10 @@ class Case:
         """log L_n, (..., N)."""
         eta = self.predictors(theta)
         if self.likelihood == "logistic":
-            return special.log_expit((2 * self.y - 1) * eta)
+            return scipy.special.log_expit((2 * self.y - 1) * eta)
         if self.likelihood == "softmax":
-            return self._of_response(special.log_softmax(eta, axis=-1))
-        return stats.t.logpdf((self.y - eta) / self.scale, self.nu) - np.log(self.scale)
+            return self._of_response(scipy.special.log_softmax(eta, axis=-1))
+        return scipy.stats.t.logpdf((self.y - eta) / self.scale, self.nu) - np.log(self.scale)
 
     def log_bounds(self, theta, tuned_at=None, xi=1.5):
         """log B_n, (..., N): bounds that touch at the parameters tuned_at (P,), or untuned ones."""
@@ -85,13 +85,13 @@ class Case:
             return a * s**2 + s / 2 - a * xi**2 + xi / 2 - np.log1p(np.exp(xi))
         if self.likelihood == "softmax":
             psi = np.zeros((self.n_rows, self.n_classes)) if tuned_at is None else self.predictors(tuned_at)
-            log_g = special.log_softmax(psi, axis=-1)
+            log_g = scipy.special.log_softmax(psi, axis=-1)
             d = eta - psi
             curvature = 0.5 * (np.eye(self.n_classes) - 1.0 / self.n_classes)
             slope = np.eye(self.n_classes)[self.y] - np.exp(log_g)
             return self._of_response(log_g) + (slope * d).sum(-1) - 0.5 * ((d @ curvature) * d).sum(-1)
         xi = np.full(self.n_rows, xi) if tuned_at is None else self.y - self.predictors(tuned_at)
-        touch = stats.t.logpdf(xi / self.scale, self.nu) - np.log(self.scale)
+        touch = scipy.stats.t.logpdf(xi / self.scale, self.nu) - np.log(self.scale)
         return touch - 0.5 * (self.nu + 1) * ((self.y - eta) ** 2 - xi**2) / (self.nu * self.scale**2 + xi**2)
 
     def _of_response(self, values):
@@ -109,7 +109,7 @@ class Case:
         if self.likelihood == "student-t":
             return eta + self.scale * generator.standard_t(self.nu, eta.shape)
         if self.likelihood == "logistic":
-            return (generator.random(eta.shape) < special.expit(eta)).astype(np.int64)
+            return (generator.random(eta.shape) < scipy.special.expit(eta)).astype(np.int64)
         # Gumbel's trick: the largest of eta_k + G_k is class k with probability softmax(eta)_k.
         return (eta + generator.gumbel(size=eta.shape)).argmax(axis=-1)
 
@@ -130,7 +130,7 @@ class Posterior:
         n = case.n_parameters
         nodes = nodes or (10 if n < 3 else 4)
         # Start away from the origin, where a Laplace prior has its kink.
-        result = optimize.minimize(
+        result = scipy.optimize.minimize(
             lambda t: -case.log_joint(t), np.full(n, 0.1), method="Nelder-Mead",
             options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 5000, "maxfev": 5000},
         )  # fmt: skip
@@ -157,7 +157,7 @@ class Posterior:
 
             if not others.any():
                 return -at(np.empty(0))
-            return -optimize.minimize(at, self.mode[others], method="Nelder-Mead", options={"fatol": 0.05}).fun
+            return -scipy.optimize.minimize(at, self.mode[others], method="Nelder-Mead", options={"fatol": 0.05}).fun
 
         ends = []
         for sign in (-1.0, 1.0):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from tests.exact.quadrature import Posterior, given_theta
 
@@ -106,4 +106,4 @@ def batch_tests(values, exact, batches):
     centre, error = means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(batches)
     still = ~(error > 0.0)
     z = np.where(still, np.where(np.abs(centre) > 1e-9, np.inf, 0.0), centre / np.where(still, 1.0, error))
-    return 2.0 * stats.t.sf(np.abs(z), batches - 1), z
+    return 2.0 * scipy.stats.t.sf(np.abs(z), batches - 1), z

@@ -93,7 +93,7 @@ def test_wrong_steps_do_not_keep_the_posterior(wrong, name):
 # ---- draws -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick("cat6-2-60")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, n_shards, n_replicates", [("cat6", 2, 60), ("cat6", 2, 240), ("cat6neg", 3, 60), ("miss6", 6, 60)]
 )
@@ -103,7 +103,7 @@ def test_law_of_steps_alone(name, n_shards, n_replicates):
     assert result.passed, f"{result} (seed {seed(151)})"
 
 
-@pytest.mark.quick("without_sides-60")
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong, n_replicates", [(without_sides, 60), (one_spread, 240)])
 def test_wrong_draws_are_rejected(wrong, n_replicates):
     with wrong_moves.one_kind_alone(program.by_level, **OFTEN), wrong():

@@ -313,6 +313,7 @@ def test_wrong_sweeps_are_rejected(wrong, name, n_draws):
         assert p_of_sweeps(name, n_draws, 176, LOOKS) < LEVEL
 
 
+@pytest.mark.thorough
 def test_law_of_sweeps_of_alike_clusters():
     with alike_alone():
         assert p_of_sweeps("one6", 3000, 177) >= LEVEL, seed(177)

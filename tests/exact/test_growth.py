@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from mpibayes.hpc.crosscat.chain import Mixture, Tally
 from mpibayes.hpc.crosscat.start import strategy
@@ -116,7 +116,7 @@ def p_value(found, exact):
         tau = autocorrelation_time(x)
         batches = int(np.clip(len(x) / (20 * tau), 8, 40))
         z, _ = batch_means_z(x, expected[e], batches)
-        ps.append(2 * stats.t.sf(abs(z), batches - 1))
+        ps.append(2 * scipy.stats.t.sf(abs(z), batches - 1))
     worst = int(np.argmin(ps))
     return min(1.0, ps[worst] * len(ps)), f"{names[usable[worst]]}: p {ps[worst]:.2g} of {len(ps)} events"
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import heldout_cells
@@ -38,7 +38,7 @@ def exact(name):
         result = []
         for (row, column), value in WITHHELD.items():
             mean, sd = law._cell(row, column)
-            each = stats.norm.pdf(value, mean, sd), mean
+            each = scipy.stats.norm.pdf(value, mean, sd), mean
             result.append([float(law.p[:-1] @ (law.of_point * x).sum(axis=1)) for x in each])
         LAWS[name] = law, *np.array(result).T
     return LAWS[name]
@@ -96,7 +96,7 @@ def averages(comm, name, n_shards, n_replicates, cycles, default_seed, leak=Fals
 def p_value(found, name):
     """Two-sided t-tests of replicate means, Bonferroni."""
     _, density, mean = exact(name)
-    p = stats.ttest_1samp(found, np.array([density, mean])).pvalue
+    p = scipy.stats.ttest_1samp(found, np.array([density, mean])).pvalue
     return min(1.0, float(p.min()) * p.size)
 
 

@@ -126,7 +126,7 @@ def run(comm, n_shards, steps):
     return seen
 
 
-@pytest.mark.quick(ranks=(2, 3))
+@pytest.mark.quick("4", ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("n_shards", [3, 4])
 def test_moves_have_the_same_bits_on_any_number_of_ranks(n_shards):

@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from mpibayes.hpc.outcome import branching
 from mpibayes.hpc.outcome import outcome as program
@@ -53,7 +53,7 @@ def p_value(of, exact):
     spread = of.std(axis=0, ddof=1)
     used = spread > 1e-12
     t = (of.mean(axis=0) - exact)[used] / spread[used] * np.sqrt(len(of))
-    p = 2.0 * stats.t.sf(np.abs(t), len(of) - 1) * used.sum()
+    p = 2.0 * scipy.stats.t.sf(np.abs(t), len(of) - 1) * used.sum()
     worst = int(np.argmin(p))
     return float(p[worst]), float(t[worst])
 

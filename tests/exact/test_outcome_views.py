@@ -82,7 +82,7 @@ def test_law(n_shards, replicates, settings):
     assert p >= LEVEL, f"{n_shards} shards, {settings}: p {p:.2g}, t {t:.1f} (seed {seed(31)})"
 
 
-@pytest.mark.quick(ranks=(2, 3))
+@pytest.mark.quick("settings1", ranks=(2, 3))
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("settings", [{}, {"column_powers": 1, "entry": 4}])
 def test_ranks_change_no_bit(settings):

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+import scipy
 
 from mpibayes.hpc.components.kinds import KINDS
 from mpibayes.hpc.crosscat.columns import powers
@@ -203,7 +203,7 @@ def p_of_sweeps(n_draws=4000, power=0.4):
     there, back = flow[np.triu_indices(len(p), 1)], flow.T[np.triu_indices(len(p), 1)]
     enough = there + back >= 10
     statistic = ((there - back) ** 2 / np.maximum(there + back, 1.0))[enough].sum()
-    return chi_square(np.array(after), p), float(chi2.sf(statistic, enough.sum())), flow
+    return chi_square(np.array(after), p), float(scipy.stats.chi2.sf(statistic, enough.sum())), flow
 
 
 @pytest.mark.thorough

@@ -56,7 +56,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.quick("tail PY(alpha, d)-cat6py-2-3000-15", "published, repaired-cat6-2-2000-15")
+@pytest.mark.quick("published, repaired-cat6-2-2000-15")
 @pytest.mark.parametrize("twin, name, n_shards, replicates, cycles", WRONG)
 def test_wrong_twins_are_rejected(twin, name, n_shards, replicates, cycles):
     verdict = verdict_of(name, n_shards, TWINS[twin], replicates, cycles)

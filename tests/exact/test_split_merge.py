@@ -82,7 +82,7 @@ def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
 RECALLED = [{"DOUBT": 0.0}, {"INFORMED_SPLITS": 0.5}, FEW, NONE]
 
 
-@pytest.mark.quick("cat6-1-values0", "nix5-5-values3")
+@pytest.mark.quick("cat6-1-values0")
 @pytest.mark.parametrize(
     "name, n_shards, values", [(*of, RECALLED[i % 4]) for i, of in enumerate([*SHARDS, *SHARDS[::-1]])]
 )

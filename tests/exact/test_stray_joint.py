@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from mpibayes.hpc.crosscat import stray_rows
 from mpibayes.hpc.crosscat.chain import Mixture
@@ -79,7 +79,7 @@ def p_value(name, kind=VisitsAlone, strays=range(4), **settings):
     of_each = of_each[:, np.count_nonzero(of_each, axis=0) >= FEWEST]
     t = of_each.mean(axis=0) / of_each.std(axis=0, ddof=1) * np.sqrt(REPLICATES)
     worst = float(t[np.argmax(np.abs(t))])
-    return 2.0 * float(stats.norm.sf(abs(worst))) * len(t), worst
+    return 2.0 * float(scipy.stats.norm.sf(abs(worst))) * len(t), worst
 
 
 @pytest.mark.thorough

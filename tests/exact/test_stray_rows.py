@@ -68,6 +68,7 @@ def alone_now(chain, n):
     return np.flatnonzero(np.bincount(z)[z] == 1)
 
 
+@pytest.mark.quick("alone_now")
 @pytest.mark.parametrize("choose", [stray_rows.choose, alone_now])
 def test_rows_chosen_anew_in_every_cycle_are_rejected(choose):
     with (
@@ -165,6 +166,7 @@ def test_same_bits_on_every_number_of_ranks():
             assert together == alone, (name, settings)
 
 
+@pytest.mark.quick("t4")
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["t4", "glm4"])
 def test_same_bits_beside_an_outcome(name):

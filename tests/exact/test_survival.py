@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
+import scipy
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
@@ -67,6 +67,7 @@ def likelihood(h, x, cuts):
 def test_the_marginal_is_the_integral():
     """The enumeration equals a double integral over two parts; the program equals it up to the unit."""
     a, b, x, cuts = 1.3, 0.7, np.array([0.25, -3.0, 2.0, 1.0]), (1.0,)
+    quad = scipy.integrate.quad
 
     def over(h):
         return quad(lambda g: likelihood((h, g), x, cuts) * gamma(h, a, b) * gamma(g, a, b), 0.0, np.inf)[0]
@@ -97,7 +98,7 @@ def test_predictives_are_ratios_of_marginals():
         ratio = np.array(more) - log_marginal("survival", times, PRIOR)
         ours = law.log_probability(0, np.array([x, x]), np.array([x, np.inf]), k)
         np.testing.assert_allclose(ours, ratio, atol=1e-9)
-    between = quad(
+    between = scipy.integrate.quad(
         lambda x: np.exp(law.log_probability(0, np.array([x]), np.array([x]), k)[0]), 0.5, 6.0, points=[1.0, 2.5]
     )
     inside = law.log_probability(0, np.array([0.5]), np.array([6.0]), k)[0]
@@ -225,6 +226,7 @@ def test_wrong_cells_are_rejected(wrong):
     assert result.passed, f"{result} (seed {seed(41)})"
 
 
+@pytest.mark.thorough
 def test_joint_law_with_hyperparameters():
     mixture = JOINT.sampler(serial(), 2, seed(43))
     result = JOINT.verdicts(mixture, 100, CYCLES, seed(44), LEVEL, 1)

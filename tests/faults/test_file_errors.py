@@ -101,6 +101,7 @@ def refused(code, text, *names):
     return True
 
 
+@pytest.mark.quick("run", "status", "csv", "labels", "arviz", "import", "predict", "complete")
 @commands
 def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, monkeypatch, command, request):
     """Fail some of the calls, each by its place in our code; with --long all of them."""
@@ -138,7 +139,7 @@ FILES = (
 )  # fmt: skip
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.timeout(60)
 def test_a_fifo_is_told_or_does_no_harm(victim, tmp_path, file):

@@ -247,6 +247,7 @@ def test_a_strange_file_in_the_way(people):
 # --- crashes, and others at the same time -------------------------------------------------------------------------
 
 
+@pytest.mark.quick("append_seal", "summarise")
 @pytest.mark.parametrize("place", ["append_seal", "summarise", "_remove_left_overs"])
 def test_a_kill_leaves_the_table_as_it_was(people, place):
     before = Table.open(people).fingerprint

@@ -87,6 +87,7 @@ def test_csv_reads_back_exactly(tmp_path):
     assert out.read_text().splitlines() == [line.rsplit(",", 1)[0] for line in [lines[0], *lines[16:]]]
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("checkpoint", [1, 7, 9, 13, 18, 19])
 def test_resumed_and_straight_are_the_same_bytes(tmp_path, checkpoint):
     straight, resumed = tmp_path / "a", tmp_path / "b"

@@ -179,6 +179,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.quick("s.por-", "s8.xpt-", "s.sav-.gz", "s.dta-.zip", "s.xpt-.other")
 @pytest.mark.parametrize(
     ("name", "packed"), [*((name, "") for name in WRITERS), ("s.sav", ".gz"), ("s.dta", ".zip"), ("s.xpt", ".other")]
 )

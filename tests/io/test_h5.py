@@ -176,6 +176,7 @@ def test_no_file_at_all(tmp_path, kind, capsys):
     assert ("is a directory" if kind == "folder" else "not a regular file") in text, text
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("room", range(0, 4000, 97))
 def test_what_a_full_disk_did_not_take_is_read_back(tmp_path, monkeypatch, room):
     """HDF5 reads its own structures while it writes: with other bytes there it ends the process."""

@@ -220,7 +220,7 @@ def test_kinds_and_levels_do_not_depend_on_the_order_of_rows(tmp_path_factory, o
         assert (a.kind, a.levels, a.n_missing) == (b.kind, b.levels, b.n_missing)
 
 
-_text = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 
 
 @settings(max_examples=30, deadline=None)

@@ -84,7 +84,7 @@ def test_overlaps_are_joined_once(tmp_path, pieces, monkeypatch):
     check(folder, 300)
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 @every
 @pytest.mark.parametrize("cycle", [1, 50, 75, 100, 110, 150, 200, 249])
 def test_overlaps_are_cut(tmp_path, pieces, cycle):

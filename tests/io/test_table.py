@@ -243,6 +243,7 @@ FULL = """
 """
 
 
+@pytest.mark.quick("1024", "8000100")
 @pytest.mark.parametrize("limit", [1024, 100_000, 8_000_100, 8_002_500])
 def test_a_disk_that_fills_up(tmp_path, limit):
     """A limit on the size of files stands in for a full disk: a write fails at the start, amid, and at the end, where

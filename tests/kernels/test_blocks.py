@@ -45,6 +45,7 @@ def swept(rows, prior, parameters, tail, z, step, shift=0):
     return result
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("n_clusters, free, with_tail", [(5, 5, False), (70, 30, False), (0, 0, True), (20, 9, True)])
 def test_neighbours_do_not_matter(kind, n_clusters, free, with_tail):
@@ -102,7 +103,7 @@ def test_moments_are_summed_in_row_order(n_reals, n):
         assert np.array_equal(ours, plain)
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize("n_clusters, kind", covering([(3,), (16,), (20,)], [*TABLES, "counts small and large"]))
 def test_neighbours_do_not_matter_while_the_tail_is_empty(kind, n_clusters):
     rng = np.random.default_rng([44, n_clusters])

@@ -12,6 +12,7 @@ from .test_twin import TABLES
 COUNTED = [FIELDS.index(name) for name in ("size", "levels", "tally_n", "tally_sum")]
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("changed", [0.0, 0.1, 1.0])
 def test_recount_agrees_with_the_twin(kind, changed):

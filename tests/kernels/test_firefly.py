@@ -120,6 +120,7 @@ def test_targets_agree_with_the_twin_and_with_the_model(likelihood, prior):
         np.testing.assert_allclose(slope, difference, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.quick(every=4)
 @LIKELIHOODS
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("white", [False, True])
@@ -208,6 +209,7 @@ def exact_gap(likelihood, x, y, theta, theta0):
     return quadratic - (log_sum(eta) - log_sum(at) - sum(a * b for a, b in zip(g, d, strict=True)))
 
 
+@pytest.mark.quick(every=5)
 @LIKELIHOODS
 @pytest.mark.parametrize("far", [0.0, 1e-9, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("at", [0.0, 1e-4, 1.0, 30.0])

@@ -116,6 +116,7 @@ def batch_z(values, exact, n_batches=100):
     return (means.mean() - exact) / (means.std(ddof=1) / np.sqrt(n_batches))
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("z", ["regular", *((z, q) for z in ("implicit", "explicit") for q in (0.1, 0.5))], ids=str)
 @pytest.mark.parametrize("kind, step", [(HMC, 0.35), (MALA, 0.6), (RANDOM_WALK, 0.9), (SLICE, 2.0)])
 def test_logistic24(kind, step, z):

@@ -57,6 +57,7 @@ def shard(name, module, tail=True, seed=0):
     return rows, features, anchors, tail
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", SHARDS)
 @pytest.mark.parametrize("with_tail", [False, True], ids=["free", "tail"])
 def test_same_decisions(name, with_tail):

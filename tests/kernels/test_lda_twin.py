@@ -49,6 +49,7 @@ def passed(local, k, cold=True, rows=None, numbers=None, most=50, tolerance=1e-3
     return (starts, words, counts, room.weight[:, :k], alpha, first), gamma, sums, numbered, done
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("local", ["vb", "linear", "cvb0"])
 @pytest.mark.parametrize("k", [1, 2, 7, 16, 33])
 @pytest.mark.parametrize("cold", [True, False])
@@ -62,6 +63,7 @@ def test_twins(local, k, cold):
     np.testing.assert_allclose(sums.sum(), counts.sum(), rtol=1e-6)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("k", [1, 2, 7, 16, 33])
 @pytest.mark.parametrize("sweeps", [1, 6])
 def test_a_sampler_and_its_twin_draw_the_same(k, sweeps):
@@ -87,6 +89,7 @@ def exactly(tokens, weight, alpha):
     return alpha + mean / total
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sampler_has_the_posterior_of_a_small_document(seed):
     """Two thirds of 60 sweeps of 20,000 copies, each with its own stream: |z| < 5 of each topic's mean gamma, by chance

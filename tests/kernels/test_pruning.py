@@ -77,6 +77,7 @@ def wrong(labels, true):
     return int(((labels != pruning.UNDECIDED) & (labels != true)).sum())
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("n_clusters, anchored", [(1, 0), (5, 2), (16, 0), (70, 30), (200, 120)])
 @pytest.mark.parametrize("kind", TABLES)
 def test_labels_are_those_of_the_full_sweep(kind, n_clusters, anchored):

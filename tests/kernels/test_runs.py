@@ -27,6 +27,7 @@ def one_by_one(n):
     return [np.arange(i, i + 1) for i in range(n)]
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("n_clusters, anchored", [(1, 0), (5, 5), (16, 3), (45, 20), (130, 0)])
 @pytest.mark.parametrize("kind", TABLES)
 def test_sweep(kind, n_clusters, anchored):
@@ -91,6 +92,7 @@ def test_errors_name_their_row():
         mixture.sweep(rows, z, *KEY.values(), held, None, prior)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 def test_sides(kind):
     """Sides, and sums of their log probabilities, against the same rows among as many others of no group."""

@@ -42,6 +42,7 @@ def assert_same(a, b):
     assert np.array_equal(a.cells, b.cells) and np.array_equal(a.sums, b.sums)
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_scans_agree_with_the_twin(kind):
     """Scans from seeds alone, then by the sides' sizes, have the same counts and sides."""
@@ -102,7 +103,7 @@ def test_several_scans_at_once_are_those_one_after_another(times):
         packed.scan(14, beta, np.full(4, 3.0), None, whole, one, None, after, 3)
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick("0.01-mixed", "1.0-levels of all widths")
 @pytest.mark.parametrize("kind", ["levels of all widths", "mixed"])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
 def test_counts_of_large_groups(kind, share):

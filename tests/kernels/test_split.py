@@ -66,6 +66,7 @@ def sides_of(log_odds, given=-1, key=KEY, start=0):
 # ---- against the twin ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("given_share", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("kind", TABLES)
 def test_sides_agree_with_the_twin(kind, given_share):

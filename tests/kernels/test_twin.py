@@ -87,7 +87,7 @@ def test_tail_alone(kind, discount):
 SHAPES = [(5, 0, False), (16, 3, True), (35, 35, False), (70, 20, True), (5, 0, True), (16, 3, False), (70, 20, False)]
 
 
-@pytest.mark.quick(every=5)
+@pytest.mark.quick(every=8)
 @pytest.mark.parametrize("n_clusters, free, with_tail, kind", covering(SHAPES, TABLES, 3))
 def test_prefix_and_tail(kind, with_tail, n_clusters, free):
     """Instantiated clusters with anchors; rows move into the tail and back."""

@@ -90,6 +90,7 @@ def test_lists_agree_with_the_twin(kind, n_clusters, free, with_tail):
         assert n_clusters or tails[0].capacity > 16
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", TABLES)
 def test_idle_rows_are_passed_over(kind):
     """A sweep, its tail and the sums over rows are those of the active rows alone."""

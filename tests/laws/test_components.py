@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.normal import Normal, merge_moments
+from mpibayes.hpc.components.poisson import PoissonLaw
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.io.table import table_from_arrays
@@ -237,3 +238,14 @@ def test_drawn_parameters_have_their_posteriors():
                 wrong.append(stats.kstest(sample, other.cdf).pvalue)
     assert min(right) > 1e-6, right
     assert max(wrong) < 1e-6, wrong
+
+
+def test_poisson_distributions_have_the_bits_of_scipy():
+    """At every size of rate, at both ends of probability, at steps, and beyond the support."""
+    g = np.random.default_rng(7)
+    n = 20_000
+    rates, u = np.exp(g.uniform(-12, 12, n)), np.append(g.random(n - 4), [0.0, 1.0, 1e-300, 1 - 1e-16])
+    x = np.append(np.floor(rates * g.lognormal(0, 0.5, n))[:-4] + g.choice([-1, 0, 0.5], n - 4), [-1, 0, np.inf, 1e300])
+    ours, theirs = PoissonLaw(rates), stats.poisson(rates)
+    for name, at in (("cdf", x), ("sf", x), ("ppf", u), ("ppf", theirs.cdf(x)), ("isf", u), ("isf", theirs.sf(x))):
+        np.testing.assert_array_equal(getattr(ours, name)(at), getattr(theirs, name)(at), err_msg=name)

@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(("name", "y", "sd", "nu", "scale"), CASES)
 def test_averages_are_integrals(name, y, sd, nu, scale):
     likelihood, at = LIKELIHOODS[name], 0.3 + (np.log(1e4) if y == 1e4 else 0.0)

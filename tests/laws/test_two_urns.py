@@ -142,7 +142,7 @@ def p_value(some, name, passes, size, law, kind=chains.Chains):
     return chi_square(np.ravel_multi_index((i, j), law.shape), law.ravel())
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick("size0-prior", "size1-sequential", "size2-gibbs", "size4-anneal_energy", "size6-anneal_subsample")
 @pytest.mark.parametrize(("size", "name"), CASES)
 def test_sampler_has_the_exact_law(size, name, final_law):
     p = p_value(urns.Urns(*size), name, PASSES, SIZES[size], final_law(size, name))

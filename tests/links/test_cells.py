@@ -56,6 +56,7 @@ def error(above, noise, step) -> float:
     return np.abs(log_p - log_boxes(law, x, x - 0.5 * step, x + 0.5 * step)).max()
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("above", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("step", STEPS)
 def test_cells_have_the_probabilities_of_boxes(above, step):
@@ -78,6 +79,7 @@ def test_two_cells_have_the_distribution_function_of_scipy():
         assert np.exp(log_p[:, k]) == pytest.approx(exact, abs=1e-4)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("above", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("step", STEPS[1:])
 @pytest.mark.parametrize("member", [0, 2, 3])

@@ -50,6 +50,7 @@ def p_value(score, alone, g, n=2000):
     return chisquare(a, b, sum_check=False).pvalue
 
 
+@pytest.mark.quick("2-1.0", "3-1.0")
 @pytest.mark.parametrize("d, scale", [(2, 1.0), (3, 1.0), (4, 1.5), (4, 0.0)])
 def test_forests_have_their_weights(d, scale):
     g = np.random.default_rng(d)

@@ -19,6 +19,7 @@ from mpibayes.io.table import table_from_arrays
 MIDDLE, SLOPE, VARIANCE, N = (0.3, -0.2, 0.5), (0.0, 1.5, -0.7), (1.2, 0.3, 0.1), 4_000
 
 
+@pytest.mark.quick("parents0")
 @pytest.mark.parametrize("parents", [(-1, 0, 1), (-1, 0, 0), (1, -1, -1)])
 def test_cells_given_parameters_are_those_of_a_multivariate_normal(parents):
     columns, rows = with_holes()

@@ -36,15 +36,13 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **
     return judged_in_parts(replicates, lambda records: lines.verdict(records, law, LEVEL), n_replicates, looks)
 
 
+@pytest.mark.quick("learned-1-1")
 @pytest.mark.parametrize(
     ("name", "n_shards", "every"),
     [
         ("learned", 1, 1),
         ("missing", 2, 2),  # cells that no link needs are no part of the state between two draws of links
-        *(
-            pytest.param(*of, 1, marks=pytest.mark.thorough)
-            for of in (("fixed", 1), ("fixed", 3), ("learned", 2), ("missing", 3))
-        ),
+        *((*of, 1) for of in (("fixed", 1), ("fixed", 3), ("learned", 2), ("missing", 3))),
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards, every):
@@ -52,15 +50,16 @@ def test_joint_law_of_rows_and_links(name, n_shards, every):
     assert result.passed, f"{result} (seed {seed(81)})"
 
 
+@pytest.mark.quick("parents_scored_twice-fixed-60", "sums_for_averages-learned-60")
 @pytest.mark.parametrize(
     ("wrong", "name", "size"),
     [
         (lines.parents_scored_twice, "fixed", 60),
-        pytest.param(lines.slopes_without_a_prior, "fixed", 60, marks=pytest.mark.thorough),
+        (lines.slopes_without_a_prior, "fixed", 60),
         (lines.sums_for_averages, "learned", 60),
         (lines.cells_by_the_parent_alone, "missing", 80),
-        pytest.param(lines.labels_by_other_columns_alone, "missing", 80, marks=pytest.mark.thorough),
-        pytest.param(lines.needed_cells_forgotten, "missing", 800, marks=pytest.mark.thorough),
+        (lines.labels_by_other_columns_alone, "missing", 80),
+        (lines.needed_cells_forgotten, "missing", 800),
     ],
 )
 def test_wrong_programs_are_rejected(wrong, name, size):

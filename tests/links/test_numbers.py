@@ -101,6 +101,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("target", "given"), QUESTIONS)
 def test_products_of_conditionals(asking, target, given):
     """p(w, g) = p(w | g) p(g), and so p(w | g) sums to 1 where its parts do."""
@@ -124,6 +125,7 @@ def each_value(asking, name, low, high) -> Known:
     return Known(len(x), {name: (of_values(column, x), np.arange(len(x)))})
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("target", "given", "name", "low", "high"), UNKNOWN)
 def test_an_unknown_number_is_summed_out(asking, target, given, name, low, high):
     """p(w | g) is the sum of p(w, x | g) over the recorded values of a number x, with all those beyond some as two."""

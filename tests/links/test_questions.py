@@ -96,6 +96,7 @@ def test_sets_of_levels_sum_over_them(asking):
         assert log[0] == pytest.approx(logsumexp(parts), abs=1e-9)
 
 
+@pytest.mark.quick("c0-given0", "c2-given2")
 @pytest.mark.parametrize(("name", "given"), [("c0", {1: 1}), ("c1", {0: 2}), ("c2", {}), ("c1", {0: 1, 2: 1})])
 def test_distributions_agree_with_probabilities(asking, name, given):
     (d,) = (d for _, d in asking.distributions(name, known(asking, given), 64))

@@ -32,6 +32,7 @@ def block() -> BlockLaw:
     return BlockLaw(NAMES, Predictive(np.zeros((1, 3)), NU * SCALE[None], np.array([NU])))
 
 
+@pytest.mark.quick("0.02", "1.0")
 @pytest.mark.parametrize("step", [0.02, 0.5, 1.0, 2.0])
 def test_cells_have_the_probabilities_of_boxes(block, step):
     score = block.score(known(step))[:, 0]

@@ -168,6 +168,7 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+import scipy
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel.comm import serial, world
@@ -30,9 +30,9 @@ def plain_log_posterior(likelihood: Likelihood, prior: str, scale: float, x, y, 
     elif isinstance(likelihood, Softmax):
         total = (eta[np.arange(len(y)), y.astype(int)] - np.logaddexp.reduce(eta, axis=1)).sum()
     else:
-        total = stats.t.logpdf(y, likelihood.nu, loc=eta[:, 0], scale=likelihood.scale).sum()
+        total = scipy.stats.t.logpdf(y, likelihood.nu, loc=eta[:, 0], scale=likelihood.scale).sum()
     if prior == "gaussian":
-        total += stats.norm.logpdf(theta, scale=scale).sum()
+        total += scipy.stats.norm.logpdf(theta, scale=scale).sum()
     elif prior == "laplace":
         total -= (np.sqrt(theta**2 + scale**2) / scale).sum()
     return total
@@ -47,7 +47,7 @@ def test_mode_and_covariance_against_scipy(name, prior):
     def loss(theta):
         return -plain_log_posterior(likelihood, prior, scale, x, y, theta)
 
-    best = optimize.minimize(loss, np.zeros(likelihood.n_parameters), method="BFGS", options={"gtol": 1e-5})
+    best = scipy.optimize.minimize(loss, np.zeros(likelihood.n_parameters), method="BFGS", options={"gtol": 1e-5})
     np.testing.assert_allclose(result.theta, best.x, atol=2e-5)
     assert loss(result.theta) <= best.fun + 1e-9
     step = 1e-4 * np.eye(likelihood.n_parameters)
@@ -248,8 +248,8 @@ def test_prior_densities():
     theta = np.array([0.3, -2.0, 5.0])
     scale = np.array([0.5, 2.0, np.inf])
     gaussian, laplace = Prior.of("gaussian", scale, 3), Prior.of("laplace", scale, 3)
-    assert gaussian.log_density(theta) == pytest.approx(stats.norm.logpdf(theta[:2], scale=scale[:2]).sum())
-    assert laplace.log_density(theta) == pytest.approx(stats.laplace.logpdf(theta[:2], scale=scale[:2]).sum())
+    assert gaussian.log_density(theta) == pytest.approx(scipy.stats.norm.logpdf(theta[:2], scale=scale[:2]).sum())
+    assert laplace.log_density(theta) == pytest.approx(scipy.stats.laplace.logpdf(theta[:2], scale=scale[:2]).sum())
     assert Prior.of("flat", 2.5, 3).log_density(theta) == 0.0 and Prior.of(0, None, 3).flat.all()
     assert dataclasses.asdict(Prior.of(1, 2.0, 2))["kind"] == "gaussian"
 
@@ -260,8 +260,8 @@ def test_intercepts_have_a_gaussian_prior_of_their_own(kind):
     where = np.array([True, False, False] * 2)
     prior = Prior.of(kind, 0.5, 6).with_intercepts(where, 10.0)
     theta = np.array([4.0, 0.3, -2.0, -9.0, 1.0, 0.7])
-    law = {"gaussian": stats.norm, "laplace": stats.laplace}[kind]
-    expected = stats.norm.logpdf(theta[where], scale=10.0).sum() + law.logpdf(theta[~where], scale=0.5).sum()
+    law = {"gaussian": scipy.stats.norm, "laplace": scipy.stats.laplace}[kind]
+    expected = scipy.stats.norm.logpdf(theta[where], scale=10.0).sum() + law.logpdf(theta[~where], scale=0.5).sum()
     assert prior.log_density(theta) == pytest.approx(expected)
     slope, curvature = prior.smooth_slope(theta), prior.smooth_curvature(theta)
     np.testing.assert_allclose(slope[where], -theta[where] / 100.0)
@@ -270,8 +270,8 @@ def test_intercepts_have_a_gaussian_prior_of_their_own(kind):
     other = prior.rescaled(2.0)  # as a scale that held-out rows choose
     assert other.scale.tolist() == [10.0, 2.0, 2.0] * 2 and other.kind == kind
     draws = np.array([prior.draw(np.random.default_rng([seed(9), i])) for i in range(2000)])
-    normal = stats.kstest(draws[:, where].ravel(), stats.norm(scale=10.0).cdf).pvalue
-    assert normal > 1e-4 < stats.kstest(draws[:, ~where].ravel(), law(scale=0.5).cdf).pvalue
+    normal = scipy.stats.kstest(draws[:, where].ravel(), scipy.stats.norm(scale=10.0).cdf).pvalue
+    assert normal > 1e-4 < scipy.stats.kstest(draws[:, ~where].ravel(), law(scale=0.5).cdf).pvalue
     assert Prior.of("flat", 1.0, 6).with_intercepts(where, 10.0).flat.all()
 
 

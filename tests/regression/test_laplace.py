@@ -37,7 +37,7 @@ def test_draws_have_the_covariance():
     assert np.abs(u.mean(axis=1)).max() < 4 / 20_000**0.5 and np.abs(np.cov(u) - np.eye(12)).max() < 6 / 20_000**0.5
 
 
-@pytest.mark.quick(every=5)
+@pytest.mark.quick("logistic-tuned-gaussian", "student-t-untuned-gaussian")
 @pytest.mark.parametrize("prior", ["gaussian", "laplace"])
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "untuned"])
 @pytest.mark.parametrize("name", LIKELIHOODS)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+import scipy
 
 from mpibayes.errors import DataError
 from mpibayes.hpc.parallel.comm import serial, world
@@ -26,10 +26,10 @@ def test_joint_mode_of_coefficients_and_scale(prior, start):
 
     def loss(parameters):
         theta, s = parameters[:6], np.exp(parameters[6])
-        total = stats.t.logpdf(y, 4.0, loc=x[:, :6].astype(float) @ theta, scale=s).sum()
-        return -total - (stats.norm.logpdf(theta, scale=0.7).sum() if prior == "gaussian" else 0.0)
+        total = scipy.stats.t.logpdf(y, 4.0, loc=x[:, :6].astype(float) @ theta, scale=s).sum()
+        return -total - (scipy.stats.norm.logpdf(theta, scale=0.7).sum() if prior == "gaussian" else 0.0)
 
-    best = optimize.minimize(loss, np.zeros(7), method="BFGS", options={"gtol": 1e-4})
+    best = scipy.optimize.minimize(loss, np.zeros(7), method="BFGS", options={"gtol": 1e-4})
     assert scale == pytest.approx(np.exp(best.x[6]), rel=1e-4)
     np.testing.assert_allclose(result.theta, best.x[:6], atol=1e-4)
     assert scale == pytest.approx(0.5, rel=0.15)  # what was simulated

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,11 @@ labels = 2
 
 def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
     """Four overlapping clusters; categorical, boolean, real and count columns, a tenth of the cells missing."""
+    path.write_bytes(_mixed(n, seed))
+
+
+@functools.cache
+def _mixed(n: int, seed: int) -> bytes:
     rng = np.random.default_rng(seed)
     z = rng.integers(4, size=n)
     columns = []
@@ -87,7 +94,9 @@ def mixed_table(path: Path, n: int = 700, seed: int = 3) -> None:
     x[rng.random(n) < 0.1] = np.nan
     columns.append(("x", "real", x, None))
     columns.append(("n", "count", rng.poisson(np.array([1, 5, 20, 2])[z]).astype(float), None))
-    write_table(path, *table_from_arrays(columns))
+    with tempfile.TemporaryDirectory() as folder:
+        write_table(Path(folder) / "table.h5", *table_from_arrays(columns))
+        return (Path(folder) / "table.h5").read_bytes()
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def ends(place, out, chains):
     return [exported(place, folder) for folder in folders]
 
 
-@pytest.mark.quick("2-2", "3-4", "3-2")
+@pytest.mark.quick("2-2", "3-2")
 @pytest.mark.parametrize("ranks, chains", list(itertools.product((2, 3, 4), (1, 2, 3, 4))))
 def test_any_number_of_ranks_and_chains(folder, ranks, chains):
     place, on_one_rank = folder

@@ -108,6 +108,7 @@ def short(run_dir):
     return made
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("until, most", [("cycles", ""), ("settled", "at most ")])
 @pytest.mark.parametrize("state, early", [("stopped", True), ("running", True), ("finished", False)])
 def test_a_run_short_of_its_end_is_an_early_look(short, until, most, state, early):

@@ -229,6 +229,7 @@ def touching(monkeypatch, n, n_views):
     return any(a.overlaps(b) for a, b in [*pairs, *pairwise(labels)])
 
 
+@pytest.mark.quick("2-1", "70-60")
 @pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize("n, n_views", [(2, 1), (5, 2), (70, 60), (500, 90)])
 def test_the_picture_of_the_dependence_is_legible(n, n_views, monkeypatch):
