@@ -251,6 +251,11 @@ class ViewsChain:
         self._look_first(settings, n)
         of = self.data, settings, self.number, rows, n_views, n
         choice = searches.best_search(self.comm, *of, finished=finished, further=further)
+        if (more := strategy.rows_again(self.config, self.n_rows)) and searches.small_clusters(choice):
+            rows = more
+            words = searches.ahead_in_words(self.n_rows, rows, n) + ", since clusters are small in those of fewer rows"
+            self._say(words + searches.kept_in_words(n, finished, n))
+            choice = searches.best_search(self.comm, *of[:3], rows, *of[4:], finished=finished, first=n)
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
         result, gain = combined.combined(self.comm, self.data, settings, self.number, rows, choice)

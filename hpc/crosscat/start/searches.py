@@ -10,6 +10,10 @@ A chain whose table has grown may resume, or start afresh like other chains. Its
 search: on a sample of the rows, without the judges. The judges are then new rows, since the chain was fitted to the
 old ones: of 2,000 flights it predicted old rows better than searches did by 0.2 to 1.3 nats per row, and unseen rows
 by 0 to 0.2. A mixture then has searches, too: chains from one cluster.
+
+A sample shows only clusters of which it has several rows. Six positions of each of 650 storms do not show that places
+follow from the storm, but 20 do. So where the clusters of the best search are small, all searches are repeated on more
+rows.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from mpibayes.text import counted, enumerated
 
 CYCLES_JUDGED = 20  # of the present chain, before it is judged
 CYCLES_OF_CLUSTERS = 80  # of a search of a mixture, which only has clusters to find; 40 lose up to 0.5 nats
+SMALL_CLUSTER = 32.0  # rows in the cluster of a sampled row, on average: below, more rows are needed
 CLOSE_PER_ROW = 0.05  # nats per row within which few judges cannot tell searches apart
 
 
@@ -77,22 +82,29 @@ def ahead_in_words(
     return f"searches for {goal}: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}{more}"
 
 
-def kept_in_words(n_searches: int, finished: Finished | None) -> str:
-    """Describe how many searches an earlier start has finished; "" if none."""
-    done = sum(finished.get(str(number)) is not None for number in range(n_searches)) if finished else 0
+def kept_in_words(n_searches: int, finished: Finished | None, first: int = 0) -> str:
+    """Describe how many searches, from number `first` on, an earlier start has finished; "" if none."""
+    done = sum(finished.get(str(first + i)) is not None for i in range(n_searches)) if finished else 0
     return f"; {done} of them already done" if done else ""
+
+
+def small_clusters(choice: Choice) -> bool:
+    """Return True if the clusters of the best search are small in one of its views of several columns."""
+    sizes = [view.statistics.size for view in choice.best.views if len(view.columns) > 1]
+    return any(float((size**2).sum()) < SMALL_CLUSTER * float(size.sum()) for size in sizes)
 
 
 def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int,
-    present: Present | None = None, finished: Finished | None = None, further: int = 0,
+    present: Present | None = None, finished: Finished | None = None, further: int = 0, first: int = 0,
 ) -> Choice:  # fmt: skip
     """Return the best of n_searches, on every rank. Collective. Raises Stopped if the program is asked to stop.
 
     n_rows: most rows of each search, fewer if the judges leave fewer; n_views: groups of columns from which it starts;
     present: views of the chain, which are judged by new rows after cycles on the rows of the best search. finished:
     searches of earlier starts of this chain, which are not repeated; those of this start are added. further: searches
-    added to a single one that finds several views; the evidence for their views on all rows chooses.
+    added to a single one that finds several views; the evidence for their views on all rows chooses. first: number of
+    the first search, which names its rows and streams.
     """
     unseen, n = np.arange(data.n_rows), n_judges(data.n_rows, n_searches)
     if present is not None:
@@ -104,9 +116,9 @@ def best_search(
     alone = serial(comm.asked_to_stop)
     searches = [
         partial(_search, alone, data, settings, chain, number, others, judges, n_rows, n_views)
-        for number in range(n_searches + further)
+        for number in range(first, first + n_searches + further)
     ]
-    tasks = [partial(once, finished, str(number), data.columns, search) for number, search in enumerate(searches)]
+    tasks = [partial(once, finished, str(n), data.columns, search) for n, search in enumerate(searches, first)]
     what = f"find views on samples of {counted(n_rows, 'row')}", "search"
     result = run_all(comm, tasks[:n_searches], *what)
     if not len(judges):
@@ -118,7 +130,7 @@ def best_search(
     best = int(np.argmax(scores))
     gain = None
     if present is not None:
-        task = partial(_go_on, alone, data, settings, chain, best, others, judges, n_rows, present)
+        task = partial(_go_on, alone, data, settings, chain, first + best, others, judges, n_rows, present)
         (before,) = run_all(comm, [task], "judge the present views")
         if before is not None:
             gain = float((result[best][1] - before).mean())

@@ -148,6 +148,13 @@ def searches(config: Config, n_rows: int) -> int:
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
+def rows_again(config: Config, n_rows: int) -> int:
+    """Return the number of rows of searches that are repeated because clusters are too small for the sample of several
+    searches; 0 if the table has hardly more rows, or the sample is another than the default."""
+    again = pilot_rows(config, n_rows) == ROWS_OF_EACH and searches(config, n_rows) > 1 and n_rows >= 2 * ROWS_OF_EACH
+    return min(SEARCH_ROWS, n_rows) if again else 0
+
+
 def further_searches(config: Config, n_rows: int) -> int:
     """Return the number of searches added by default to a single one that finds several views, where judges would be
     too few."""
