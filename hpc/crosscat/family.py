@@ -258,7 +258,7 @@ class ViewsChain:
             choice = searches.best_search(self.comm, *of[:3], rows, *of[4:], finished=finished, first=n)
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
-        result, gain = combined.combined(self.comm, self.data, settings, self.number, rows, choice)
+        result, gain = combined.combined(self.comm, *of[:3], strategy.rows_of_fold(rows), choice)
         if gain > 0.0:
             self.start_record["combined"] = gain
         return result

@@ -74,9 +74,9 @@ class Sampler(Section):
     )
     init_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
-        "rows of the search for views; auto: 3,000 (10,000 of a single search) where init is auto; 0: no search. In a "
-        "mixture rows of the sample whose clusters a chain starts from; auto: 0 below 30,000 rows, then a tenth, at "
-        "least 10,000 and at most 50,000",
+        "rows of the search for views; auto: 3,000 (10,000 of a single search, or if clusters are small) where init is "
+        "auto; 0: no search. In a mixture rows of the sample whose clusters a chain starts from; auto: 0 below 30,000 "
+        "rows, then a tenth, at least 10,000 and at most 50,000",
         f'"auto" or {whole(0, MOST_ROWS)}',
         decided_once=True,
     )

@@ -155,6 +155,12 @@ def rows_again(config: Config, n_rows: int) -> int:
     return min(SEARCH_ROWS, n_rows) if again else 0
 
 
+def rows_of_fold(of_search: int) -> int:
+    """Return the number of rows that a fold is to leave when views are combined: as many as a search has, or half of a
+    large sample, since each set of columns has a chain for each fold."""
+    return of_search if of_search <= ROWS_OF_EACH else max(ROWS_OF_EACH, of_search // 2)
+
+
 def further_searches(config: Config, n_rows: int) -> int:
     """Return the number of searches added by default to a single one that finds several views, where judges would be
     too few."""
@@ -283,8 +289,10 @@ def views_in_words(config: Config, n_rows: int, n_columns: int) -> str:
     by = "a search" if n == 1 else f"the best of {n} searches"
     if more := further_searches(config, n_rows):
         by += f" (of {n + more} if it finds several)"
-    rows = rows_of_search(n_rows, sample, n_judges(n_rows, n))
-    return f"views from {by} on {rows:,} rows, {'each ' * (n > 1)}starting from at most {counted(n_views, 'view')}"
+    rows = counted(rows_of_search(n_rows, sample, n_judges(n_rows, n)), "row")
+    if again := rows_again(config, n_rows):
+        rows += f" ({rows_of_search(n_rows, again, n_judges(n_rows, n)):,} if clusters are small)"
+    return f"views from {by} on {rows}, {'each ' * (n > 1)}starting from at most {counted(n_views, 'view')}"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:
