@@ -17,7 +17,7 @@ N = 1000
 
 @pytest.mark.parametrize(
     "n_rows, keys, again",
-    [(17_583, "", 10_000), (8_000, "", 8_000), (5_999, "", 0), (9_000, "init_rows = 99", 0), (9_000, "searches = 1", 0)],
+    [(17583, "", 10_000), (8_000, "", 8_000), (5_999, "", 0), (9_000, "init_rows = 99", 0), (9_000, "searches = 1", 0)],
 )  # fmt: skip
 def test_only_if_the_table_has_many_more_rows(tmp_path, n_rows, keys, again):
     text = f'[data]\ntable = "t.h5"\n[model]\nfamily = "crosscat"\n[sampler]\n{keys}\n'
