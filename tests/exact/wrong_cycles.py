@@ -103,11 +103,11 @@ def hypers_after_weights():
     """Wrong: (alpha, d) is drawn from p(. | z) after w, keeping w_*."""
     right = global_update.Update.run
 
-    def run(self, comm, hyper, partition, key, learn=True, met=None):
+    def run(self, comm, hyper, partition, private, kept, key, learn=True, met=None):
         new = self.draw_process(hyper, partition, key)  # from a stream with a key: the same on every rank
         old = mock.patch.object(global_update.Update, "draw_process", lambda *_: (hyper.concentration, hyper.discount))
         with old:
-            shared = right(self, comm, hyper, partition, key, learn, met)
+            shared = right(self, comm, hyper, partition, private, kept, key, learn, met)
         concentration, discount = shared.hyper.concentration, shared.hyper.discount = new
         shared.weights.concentration, shared.weights.discount = new
         shared.weights.tail_concentration = concentration + len(shared.weights.log_weight) * discount
