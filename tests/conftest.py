@@ -13,6 +13,7 @@ test that fails on one rank while the other ranks wait for it hangs the run. Eac
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import hashlib
@@ -23,6 +24,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -53,10 +55,20 @@ for _name, _value in FOR_RANKS.items():
 # Tests set their number of ranks: without a launcher one, this process, in which `main` is called within pytest.
 os.environ.setdefault("MPIBAYES_RANKS", "1")
 
-# Tests write, sync and remove tens of thousands of small files: they go to memory where there is room for them.
+# Tests write, sync and remove tens of thousands of small files: they go to memory where there is room for them. Each
+# session has a root of its own: ranks end together, and would remove each other's links.
 MEMORY, ROOM = Path("/dev/shm"), 8 << 30
-if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def _remove_unless_failed(root):
+    if not any(path.is_dir() and not path.is_symlink() for path in Path(root).glob("*/*")):
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+    _roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="t-", dir=MEMORY if _roomy else None)
+    atexit.register(_remove_unless_failed, os.environ["PYTEST_DEBUG_TEMPROOT"])
 
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
 failures: list[str] = []  # this rank's failures, for the last message of an aborted run
