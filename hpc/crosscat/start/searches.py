@@ -11,9 +11,8 @@ search: on a sample of the rows, without the judges. The judges are then new row
 old ones: of 2,000 flights it predicted old rows better than searches did by 0.2 to 1.3 nats per row, and unseen rows
 by 0 to 0.2. A mixture then has searches, too: chains from one cluster.
 
-A sample shows only clusters of which it has several rows. Six positions of each of 650 storms do not show that places
-follow from the storm, but 20 do. So where the clusters of the best search are small, all searches are repeated on more
-rows.
+A sample shows only clusters of which it has several rows. Four or five positions of each of 650 storms do not show that
+places follow from the storm; 15 do. So where clusters of the best search are small, searches are repeated on more rows.
 """
 
 from __future__ import annotations
