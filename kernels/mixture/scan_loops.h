@@ -5,44 +5,103 @@
  */
 #include "lanes.h"
 
-typedef uint8_t FN(vb) __attribute__((vector_size(MB_BYTES), aligned(MB_BYTES), may_alias));
 typedef float FN(vf_loose) __attribute__((vector_size(MB_BYTES), aligned(4), may_alias));
-#define vb FN(vb)
 #define BATCHES (TILE / N_FLOAT)
 #define IN_ONE (MB_BYTES == 64 ? 16 : MB_BYTES == 32 ? 8 : 0) /* most levels of a look-up in one register */
 
 /* ---- counts */
 
-/* Number of rows with code v among those of the mask. */
-ALWAYS_INLINE int64_t FN(matches)(const uint8_t *code, const uint8_t *mask, int64_t n, uint8_t v) {
-    vb value = (vb){0} + v, found = {0}; /* a byte holds at most CHUNK / 16 = 64 */
-    for (int64_t j = 0; j < n; j += MB_BYTES)
-        found -= (vb)(*(const vb *)(code + j) == value) & *(const vb *)(mask + j);
-    vul pairs = ((vul)found & 0x00ff00ff00ff00ffull) + (((vul)found >> 8) & 0x00ff00ff00ff00ffull);
-    uint64_t total = 0;
-    for (int i = 0; i < N_DOUBLE; i++) total += pairs[i];
-    return (int64_t)((total * 0x0001000100010001ull) >> 48);
+/* Which of 64 bytes equal v, a bit each. */
+ALWAYS_INLINE uint64_t FN(equal)(const uint8_t *byte, uint8_t v) {
+#if MB_BYTES == 64
+    return _mm512_cmpeq_epi8_mask(_mm512_load_si512(byte), _mm512_set1_epi8((char)v));
+#elif MB_BYTES == 32
+    const __m256i value = _mm256_set1_epi8((char)v), *at = (const __m256i *)byte;
+    uint64_t low = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_load_si256(at), value));
+    uint64_t high = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_load_si256(at + 1), value));
+    return low | high << 32;
+#else
+    uint64_t bits = 0;
+    for (int i = 0; i < 64; i++) bits |= (uint64_t)(byte[i] == v) << i;
+    return bits;
+#endif
+}
+
+ALWAYS_INLINE int64_t FN(ones)(uint64_t bits) {
+#if MB_BYTES > 16
+    return __builtin_popcountll(bits);
+#else
+    bits -= (bits >> 1) & 0x5555555555555555ull;
+    bits = (bits & 0x3333333333333333ull) + ((bits >> 2) & 0x3333333333333333ull);
+    return (int64_t)((((bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full) * 0x0101010101010101ull) >> 56);
+#endif
+}
+
+/* Mark the rows at each level but the last of the columns with marks. */
+static void FN(mark_rows)(const packed_t *p, uint64_t *marks) {
+    for (int64_t chunk = 0; chunk < p->n_chunks; chunk++) {
+        int64_t first = p->start[chunk], height = p->start[chunk + 1] - first, words = height / TILE, c, v, w;
+        for (c = 0; c < p->n_codes8; c++) {
+            const uint8_t *code = p->codes8 + p->n_codes8 * first + c * height;
+            uint64_t *mark = marks + p->marked[p->n_codes8] * first / TILE + p->marked[c] * words;
+            for (v = 0; v < p->marked[c + 1] - p->marked[c]; v++, mark += words)
+                for (w = 0; w < words; w++) mark[w] = FN(equal)(code + w * TILE, (uint8_t)v);
+        }
+    }
+}
+
+/* Number of rows with a mark among those of the bits. */
+ALWAYS_INLINE int64_t FN(both)(const uint64_t *mark, const uint64_t *bits, int64_t words) {
+    int64_t n = 0, w = 0;
+#if MB_BYTES == 64 /* bits of half bytes, looked up */
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i ones = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    __m512i found = _mm512_setzero_si512();
+    for (; w + 8 <= words; w += 8) {
+        __m512i x = _mm512_and_si512(_mm512_loadu_si512(mark + w), _mm512_loadu_si512(bits + w));
+        __m512i high = _mm512_and_si512(_mm512_srli_epi16(x, 4), low);
+        found = _mm512_add_epi8(found, _mm512_shuffle_epi8(ones, _mm512_and_si512(x, low)));
+        found = _mm512_add_epi8(found, _mm512_shuffle_epi8(ones, high));
+    }
+    n = _mm512_reduce_add_epi64(_mm512_sad_epu8(found, _mm512_setzero_si512()));
+#endif
+    for (; w < words; w++) n += FN(ones)(mark[w] & bits[w]);
+    return n;
+}
+
+/* Places of the rows of the bits, in order. */
+static void FN(places)(const uint64_t *bits, int64_t words, uint16_t *row) {
+    for (int64_t w = 0; w < words; w++)
+        for (uint64_t rest = bits[w]; rest; rest &= rest - 1) *row++ = (uint16_t)(w * TILE + __builtin_ctzll(rest));
 }
 
 static void FN(count_chunk)(const packed_t *p, int64_t chunk, const uint8_t *mask, counts_t out) {
-    int64_t first = p->start[chunk], height = p->start[chunk + 1] - first, n = 0, c, j, v;
+    int64_t first = p->start[chunk], height = p->start[chunk + 1] - first, words = height / TILE, n = 0, c, j, v, w;
+    int placed = 0;
     int32_t *cells = out.cells + p->group[chunk] * n_cells(p);
     int64_t *sums = out.sums + p->group[chunk] * n_sums(p);
     int32_t *observed = cells + 1 + p->n_levels;
+    uint64_t bits[CHUNK / TILE];
     uint16_t row[CHUNK];
-    for (j = 0; j < height; j++) row[n] = (uint16_t)j, n += mask[j] & 1;
+    for (w = 0; w < words; w++) {
+        bits[w] = FN(equal)(mask + w * TILE, 255);
+        n += FN(ones)(bits[w]);
+    }
     if (n == 0) return;
+    if (p->n_codes16 + p->n_reals + p->n_tallies > 0) FN(places)(bits, words, row), placed = 1;
     cells[0] += (int32_t)n;
     for (c = 0; c < p->n_codes8; c++) {
-        const uint8_t *code = p->codes8 + p->n_codes8 * first + c * height;
-        int64_t n_here = p->offsets[c + 1] - p->offsets[c], rest = n;
+        const uint64_t *mark = p->marks + p->marked[p->n_codes8] * first / TILE + p->marked[c] * words;
+        int64_t n_marked = p->marked[c + 1] - p->marked[c], rest = n;
         int32_t *level = cells + 1 + p->offsets[c];
-        if (4 * n <= n_here * (3 * height / MB_BYTES + 20)) { /* approximate instruction counts of the two ways */
+        if (n_marked == 0 || 4 * n <= n_marked * (3 * words + 6)) { /* approximate instruction counts of the two ways */
+            const uint8_t *code = p->codes8 + p->n_codes8 * first + c * height;
+            if (!placed) FN(places)(bits, words, row), placed = 1;
             for (j = 0; j < n; j++) level[code[row[j]]]++;
             continue;
         }
-        for (v = 0; v < n_here - 1; v++) {
-            int64_t found = FN(matches)(code, mask, height, (uint8_t)v);
+        for (v = 0; v < n_marked; v++, mark += words) {
+            int64_t found = FN(both)(mark, bits, words);
             level[v] += (int32_t)found;
             rest -= found;
         }
@@ -244,7 +303,6 @@ static void FN(scan_rows)(const packed_t *p, int64_t scan, const double *beta, c
         FN(count_chunk)(p, chunk, p->side + first, out);
     }
 }
-#undef vb
 #undef BATCHES
 #undef IN_ONE
 #undef INDICES

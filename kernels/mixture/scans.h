@@ -6,7 +6,7 @@
 
 /* Rows are stored in chunks of one group, column by column: the codes of 64 rows are one look-up in registers, or a
  * few. A chunk has a multiple of 64 rows; the last ones may be padding, which is on no side. */
-enum { TILE = 64, CHUNK = 1024, SCANS_OF_A_BLOCK = 16, MISSING_REAL = INT32_MIN, OVERREAD = 32 };
+enum { TILE = 64, CHUNK = 1024, SCANS_OF_A_BLOCK = 16, MISSING_REAL = INT32_MIN, OVERREAD = 32, MOST_MARKED = 32 };
 
 typedef struct {
     int64_t n_codes8, n_codes16, n_reals, n_tallies, n_levels, n_groups, n_chunks, n_rows;
@@ -20,6 +20,9 @@ typedef struct {
     const uint16_t *words;  /* [scan of the block][row] */
     const uint8_t *free;    /* [row]: 255 if the side is drawn */
     uint8_t *side;          /* [row]: 255 if the side is 1 */
+    const int64_t *marked;  /* marks of the columns of codes8 before each, and of all: one for each level but the last of
+                               columns with at most MOST_MARKED levels */
+    const uint64_t *marks;  /* [chunk][mark][64 rows]: which rows are at the level */
 } packed_t;
 
 typedef struct { /* counts of some rows: [group][size, level rows, observed reals, observed tallies] and
@@ -34,6 +37,7 @@ static inline int64_t n_sums(const packed_t *p) { return 2 * p->n_reals + p->n_t
 #define LOOPS "scan_loops.h"
 #include "every_isa.h"
 
+static inline void mark_rows(const packed_t *p, uint64_t *marks) { DISPATCH(mark_rows, p, marks); }
 static inline void count_rows(const packed_t *p, const uint8_t *mask, counts_t out) { DISPATCH(count_rows, p, mask, out); }
 static inline void scan_rows(const packed_t *p, int64_t scan, const double *beta, const double *shrink,
                              const double *tilt, counts_t whole, counts_t one, counts_t zero, double *work,

@@ -19,7 +19,7 @@ from mpibayes.kernels.common.machine import ISA_NUMBER
 cdef extern from "scans.h" nogil:
     void philox_block(const uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t *out)
     enum:
-        TILE, CHUNK, SCANS_OF_A_BLOCK, MISSING_REAL, OVERREAD
+        TILE, CHUNK, SCANS_OF_A_BLOCK, MISSING_REAL, OVERREAD, MOST_MARKED
     int kernel_isa
 
     ctypedef struct packed_t:
@@ -34,11 +34,14 @@ cdef extern from "scans.h" nogil:
         const uint16_t *words
         const uint8_t *free
         uint8_t *side
+        const int64_t *marked
+        const uint64_t *marks
 
     ctypedef struct counts_t:
         int32_t *cells
         int64_t *sums
 
+    void mark_rows(const packed_t *, uint64_t *)
     void count_rows(const packed_t *, const uint8_t *, counts_t)
     void scan_rows(const packed_t *, int64_t, const double *, const double *, const double *, counts_t, counts_t,
                    counts_t, double *, float *, counts_t)
@@ -184,7 +187,10 @@ cdef class Packed:
         self._words, self._free, self._side = words, free, side
         self._work = aligned(self.c.n_levels + 8 + self.n_sums + self.n_cells // 2 + 1, np.float64)
         self._table = aligned(self.c.n_levels + 5 * self.c.n_reals + 2 * self.c.n_tallies + OVERREAD, np.float32)
-        self._arrays = [np.asarray(offset), chunk_group, start, *blocks, words]
+        n_levels = np.diff(np.asarray(offset))[:n_codes8]
+        marked = np.cumsum([0, *np.where(n_levels <= MOST_MARKED, n_levels - 1, 0)])
+        marks = np.empty(n // TILE * int(marked[-1]), np.uint64)
+        self._arrays = [np.asarray(offset), chunk_group, start, *blocks, words, marked, marks]
         self.c.offsets = <int64_t *>address(self._arrays[0])
         self.c.group = <int32_t *>address(chunk_group)
         self.c.start = <int64_t *>address(start)
@@ -195,6 +201,11 @@ cdef class Packed:
         self.c.words = <uint16_t *>address(words)
         self.c.free = <uint8_t *>address(free)
         self.c.side = <uint8_t *>address(side)
+        self.c.marked = <int64_t *>address(marked)
+        self.c.marks = <uint64_t *>address(marks)
+        cdef uint64_t *out = <uint64_t *>address(marks)
+        with nogil:
+            mark_rows(&self.c, out)
 
     def count(self, chosen, Counts out):
         """Add chosen rows to `out`. chosen: bool, in the order of `parts`."""
