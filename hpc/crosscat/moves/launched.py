@@ -131,12 +131,14 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     stream = generator(**ledger.stream(Purpose.GUIDED, LAUNCH))
     lone = stream.random(len(groups)) < LONE
     tilt, shrink = _inclinations(ledger, groups, lone, stream)
+    chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in zip(ledger.shards, ledger.z)]
     batches = []
     for batch in _batches(ledger, groups):
         inside = (group >= batch.start) & (group < batch.stop)
         here = np.where(inside, group - batch.start, -1).astype(np.int32)
+        rows = [at[here[z[at]] >= 0] for z, at in zip(ledger.z, chosen)]
         batches.append(
-            _launch_batch(ledger, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
+            _launch_batch(ledger, rows, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
     if len(batches) == 1:
         return batches[0]
@@ -150,11 +152,10 @@ def _batches(ledger: Ledger, groups) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
 
-def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> Odds:
-    """Launch the groups of a batch, each on one rank, which has its rows from all shards."""
-    shards, comm = list(zip(ledger.shards, ledger.z)), ledger.comm
-    chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in shards]
-    parts = [Part(s.rows, at, group[z[at]], s.start + at) for (s, z), at in zip(shards, chosen)]
+def _launch_batch(ledger: Ledger, chosen, groups, group, seeds, lone, tilt, shrink) -> Odds:
+    """Launch the groups of a batch, each on one rank, which has its chosen rows from all shards."""
+    comm = ledger.comm
+    parts = [Part(s.rows, at, group[z[at]], s.start + at) for s, z, at in zip(ledger.shards, ledger.z, chosen)]
     labels = [_seeded(z[at], p.ids, group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
     first = dealt(np.minimum(_group_sizes(ledger, groups), SUBSET), comm.size, ledger.n_shards)
     parts, labels = brought_together(ledger, parts, labels, first)
