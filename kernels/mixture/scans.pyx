@@ -149,7 +149,8 @@ cdef class Packed:
             if n_part and not 0 <= part_chosen.min() <= part_chosen.max() < len(rows):
                 raise ValueError("a chosen row is not there")
             self.ids[base:base + n_part] = part_ids
-            order = np.argsort(part_group, kind="stable")
+            narrow = part_group.astype(np.uint16) if n_groups <= 65536 else part_group  # sorted by their bytes
+            order = np.argsort(narrow, kind="stable")
             with nogil:
                 i = 0
                 while i < n_part:  # copy up to a tile of adjacent rows through a buffer that stays in cache

@@ -132,11 +132,12 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     lone = stream.random(len(groups)) < LONE
     tilt, shrink = _inclinations(ledger, groups, lone, stream)
     chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in zip(ledger.shards, ledger.z)]
+    of_row = [group[z[at]] for z, at in zip(ledger.z, chosen)]
     batches = []
     for batch in _batches(ledger, groups):
         inside = (group >= batch.start) & (group < batch.stop)
         here = np.where(inside, group - batch.start, -1).astype(np.int32)
-        rows = [at[here[z[at]] >= 0] for z, at in zip(ledger.z, chosen)]
+        rows = [at[(g >= batch.start) & (g < batch.stop)] for at, g in zip(chosen, of_row)]
         batches.append(
             _launch_batch(ledger, rows, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
