@@ -271,30 +271,27 @@ ALWAYS_INLINE void FN(take_sides)(const vf *x, const uint16_t *word, const uint8
     for (int i = 0; i < TILE; i++) side[i] = (uint8_t)((((int32_t *)hit)[i] & free[i]) | (side[i] & ~free[i]));
 }
 
-/* Every row takes a side by the odds that the counts of sides `one` and `zero` suggest; rows now on side 1 are added to
- * `out`. zero.cells is NULL if every row has a side. tilt: log odds before any cell is read, or NULL: those of the
+/* Every row of group g, in chunks from `chunk` to `end`, takes a side by the odds that the counts of sides `one` and
+ * `zero` suggest; rows now on side 1 are added to `out`. zero.cells is NULL if every row has a side. tilt: log odds before any cell is read, or NULL: those of the
  * sides' sizes. */
-static void FN(scan_rows)(const packed_t *p, int64_t scan, const double *beta, const double *shrink, const double *tilt,
-                          counts_t whole, counts_t one, counts_t zero, double *work, float *table, counts_t out) {
-    int64_t cells = n_cells(p), sums = n_sums(p), ready = -1, chunk, i, j;
+static void FN(scan_rows)(const packed_t *p, int64_t g, int64_t chunk, int64_t end, int64_t scan, const double *beta,
+                          const double *shrink, const double *tilt, counts_t whole, counts_t one, counts_t zero,
+                          double *work, float *table, counts_t out) {
+    int64_t cells = n_cells(p), sums = n_sums(p), i, j;
     int64_t *rest_sums = (int64_t *)(work + p->n_levels + 8);
     int32_t *rest = (int32_t *)(rest_sums + sums);
-    float prior = 0.0f;
-    for (chunk = 0; chunk < p->n_chunks; chunk++) {
-        int64_t g = p->group[chunk], first = p->start[chunk], height = p->start[chunk + 1] - first;
-        if (g != ready) {
-            const int32_t *of_whole = whole.cells + g * cells, *of_one = one.cells + g * cells, *of_zero = rest;
-            const int64_t *whole_sums = whole.sums + g * sums, *one_sums = one.sums + g * sums, *zero_sums = rest_sums;
-            if (zero.cells) {
-                of_zero = zero.cells + g * cells, zero_sums = zero.sums + g * sums;
-            } else {
-                for (i = 0; i < cells; i++) rest[i] = of_whole[i] - of_one[i];
-                for (i = 0; i < sums; i++) rest_sums[i] = whole_sums[i] - one_sums[i];
-            }
-            FN(group_odds)(p, beta, shrink[g], of_whole, whole_sums, of_one, one_sums, of_zero, zero_sums, work, table);
-            prior = (float)(tilt ? tilt[g] : log_positive((double)of_one[0] / of_zero[0]));
-            ready = g;
-        }
+    const int32_t *of_whole = whole.cells + g * cells, *of_one = one.cells + g * cells, *of_zero = rest;
+    const int64_t *whole_sums = whole.sums + g * sums, *one_sums = one.sums + g * sums, *zero_sums = rest_sums;
+    if (zero.cells) {
+        of_zero = zero.cells + g * cells, zero_sums = zero.sums + g * sums;
+    } else {
+        for (i = 0; i < cells; i++) rest[i] = of_whole[i] - of_one[i];
+        for (i = 0; i < sums; i++) rest_sums[i] = whole_sums[i] - one_sums[i];
+    }
+    FN(group_odds)(p, beta, shrink[g], of_whole, whole_sums, of_one, one_sums, of_zero, zero_sums, work, table);
+    float prior = (float)(tilt ? tilt[g] : log_positive((double)of_one[0] / of_zero[0]));
+    for (; chunk < end; chunk++) {
+        int64_t first = p->start[chunk], height = p->start[chunk + 1] - first;
         for (j = 0; j < height; j += TILE) {
             vf x[BATCHES];
             FN(score_tile)(p, first, height, j, prior, table, x);

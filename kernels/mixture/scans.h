@@ -39,9 +39,9 @@ static inline int64_t n_sums(const packed_t *p) { return 2 * p->n_reals + p->n_t
 
 static inline void mark_rows(const packed_t *p, uint64_t *marks) { DISPATCH(mark_rows, p, marks); }
 static inline void count_rows(const packed_t *p, const uint8_t *mask, counts_t out) { DISPATCH(count_rows, p, mask, out); }
-static inline void scan_rows(const packed_t *p, int64_t scan, const double *beta, const double *shrink,
-                             const double *tilt, counts_t whole, counts_t one, counts_t zero, double *work,
-                             float *table, counts_t out) {
-    DISPATCH(scan_rows, p, scan, beta, shrink, tilt, whole, one, zero, work, table, out);
+static inline void scan_rows(const packed_t *p, int64_t g, int64_t chunk, int64_t end, int64_t scan,
+                             const double *beta, const double *shrink, const double *tilt, counts_t whole,
+                             counts_t one, counts_t zero, double *work, float *table, counts_t out) {
+    DISPATCH(scan_rows, p, g, chunk, end, scan, beta, shrink, tilt, whole, one, zero, work, table, out);
 }
 #endif

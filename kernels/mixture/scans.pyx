@@ -43,8 +43,8 @@ cdef extern from "scans.h" nogil:
 
     void mark_rows(const packed_t *, uint64_t *)
     void count_rows(const packed_t *, const uint8_t *, counts_t)
-    void scan_rows(const packed_t *, int64_t, const double *, const double *, const double *, counts_t, counts_t,
-                   counts_t, double *, float *, counts_t)
+    void scan_rows(const packed_t *, int64_t, int64_t, int64_t, int64_t, const double *, const double *, const double *,
+                   counts_t, counts_t, counts_t, double *, float *, counts_t)
 
 
 cdef extern from "fetch.h" nogil:
@@ -258,10 +258,8 @@ cdef class Packed:
         """
         cdef const double[::1] pseudo = beta, rows = shrink, log_odds = shrink if tilt is None else tilt
         cdef Counts on_zero = whole if zero is None else zero
-        cdef counts_t of_one = one.c, of_zero = on_zero.c, after = out.c
-        cdef size_t n_cells = self.c.n_groups * self.n_cells * sizeof(int32_t)
-        cdef size_t n_sums = self.c.n_groups * self.n_sums * sizeof(int64_t)
-        cdef int64_t i
+        cdef counts_t of_one, of_zero, after
+        cdef int64_t i, g, chunk = 0, end
         if not 0 <= scan <= scan + times <= WORDS or times < 1 or rows.shape[0] != self.c.n_groups \
                 or log_odds.shape[0] != self.c.n_groups or pseudo.shape[0] != self.c.n_levels:
             raise ValueError("odds and groups do not fit together")
@@ -269,8 +267,6 @@ cdef class Packed:
             self._check(given)
         if self.c.n_chunks == 0:
             return
-        if zero is None:
-            of_zero.cells = NULL
         cdef const double *given_beta = &pseudo[0] if pseudo.shape[0] else NULL
         cdef const double *given_tilt = NULL
         if tilt is not None:
@@ -278,13 +274,22 @@ cdef class Packed:
         cdef double *work = <double *>address(self._work)
         cdef float *table = <float *>address(self._table)
         with nogil:
-            for i in range(times):
-                if i > 0:
-                    of_one, after, of_zero.cells = after, of_one, NULL
-                    memset(after.cells, 0, n_cells)
-                    memset(after.sums, 0, n_sums)
-                scan_rows(&self.c, scan + i, given_beta, &rows[0], given_tilt, whole.c, of_one, of_zero, work, table,
-                          after)
-            if after.cells != out.c.cells:
-                memcpy(out.c.cells, after.cells, n_cells)
-                memcpy(out.c.sums, after.sums, n_sums)
+            while chunk < self.c.n_chunks:  # group by group, as long as its rows are in cache
+                g, end = self.c.group[chunk], chunk + 1
+                while end < self.c.n_chunks and self.c.group[end] == g:
+                    end += 1
+                of_one, of_zero, after = one.c, on_zero.c, out.c
+                if zero is None:
+                    of_zero.cells = NULL
+                for i in range(times):
+                    if i > 0:
+                        of_one, after, of_zero.cells = after, of_one, NULL
+                        memset(after.cells + g * self.n_cells, 0, self.n_cells * sizeof(int32_t))
+                        memset(after.sums + g * self.n_sums, 0, self.n_sums * sizeof(int64_t))
+                    scan_rows(&self.c, g, chunk, end, scan + i, given_beta, &rows[0], given_tilt, whole.c, of_one,
+                              of_zero, work, table, after)
+                if after.cells != out.c.cells:
+                    memcpy(out.c.cells + g * self.n_cells, after.cells + g * self.n_cells,
+                           self.n_cells * sizeof(int32_t))
+                    memcpy(out.c.sums + g * self.n_sums, after.sums + g * self.n_sums, self.n_sums * sizeof(int64_t))
+                chunk = end
