@@ -2,8 +2,9 @@
 
 A scan draws the side of every row from the odds implied by the sides of the last scan (hpc/crosscat/moves/scans.py).
 Rows of a rank are packed by group and in columns, so that one permutation of a register looks up the cells of 16 rows.
-Inputs and outputs are counts, integers that ranks can sum in any order. Cost per row and scan: about half an
-instruction per categorical cell to look it up, and one to count it; one random number of 16 bits.
+Levels are counted by marks, a bit for each row. Inputs and outputs are counts, integers that ranks can sum in any
+order. Cost per row and scan: about half an instruction per categorical cell to look it up, and less to count it; one
+random number of 16 bits.
 """
 
 import numpy as np
