@@ -191,10 +191,13 @@ class Profile:
         self._markers = Markers.of(self.markers)
 
     def merge_equal_numbers(self) -> None:
-        """Keep one text of each number, where 1 is also written 1.0."""
+        """Keep one text of each number, where 1 is also written 1.0; of integers that are all written so, as pandas
+        writes them in a column with missing cells, the plain one."""
         self._merge()
         if self._texts is None or not len(self._texts):
             return
+        if self.all_integer and self.form is None and pc.all(pc.ends_with(self._texts, ".0")).as_py():
+            self._texts = pc.replace_substring_regex(self._texts, r"\.0$", "")
         values = known_numbers(self._texts, self.form)
         if len(np.unique(values[~np.isnan(values)])) == np.count_nonzero(~np.isnan(values)):
             return

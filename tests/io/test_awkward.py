@@ -197,6 +197,21 @@ def test_one_number_is_one_level_however_it_is_written(tmp_path):
     assert rows.codes8[:, 0].tolist() == [2, 3, 1] and rows.codes8[:, 2].tolist() == [1, 0, 1]
 
 
+def test_integers_beside_missing_cells_have_plain_levels(tmp_path):
+    """pandas writes them as 1.0; a fraction among them, or a code such as 01.0, leaves the texts as they are."""
+    lacks = ["" if i % 9 == 0 else f"{y % 3}.0" for i, y in enumerate(Y)]
+    coin = ["" if i % 9 == 0 else f"{y % 2}.0" for i, y in enumerate(Y)]
+    half = [f"{y % 3}.0" if y % 3 else "0.5" for y in Y]
+    columns = {"lacks": lacks, "coin": coin, "half": half, "code": [f"0{i % 3}.0" for i in range(N)], "x": X}
+    summary, columns = imported_columns(tmp_path, csv(**columns))
+    assert columns["lacks"].levels == ("0", "1", "2") and columns["lacks"].n_missing == lacks.count("")
+    assert columns["coin"].kind == "boolean" and columns["coin"].levels == ("0", "1")
+    assert columns["half"].levels == ("0.5", "1.0", "2.0") and columns["code"].levels == ("00.0", "01.0", "02.0")
+    (tmp_path / "new.csv").write_text("lacks,coin,half,code,x\n2.0,1.0,1.0,01.0,1\n2,1,1,02.0,1\n")
+    rows = read_like(summary.table, tmp_path / "new.csv", unseen="error")
+    assert rows.codes8[:, 0].tolist() == [2, 2] and rows.codes8[:, 1].tolist() == [1, 1]
+
+
 def test_codes_that_look_like_numbers_stay_apart(tmp_path):
     codes = [("250", "250.0", "V45", "428")[y % 4] for y in Y]
     summary, columns = imported_columns(tmp_path, csv(diagnosis=codes, x=X))
