@@ -1,6 +1,6 @@
 """Copies in a table: columns that are functions of each other in every row, such as a number and its logarithm, or a
-name and its code. A model would count them twice, and find clusters that are slices of one number. So all but one are
-left out by default, with a note.
+name and its code; and dummy variables beside their category. A model would count them twice, and find clusters that are
+slices of one number or the category's levels. So all but one are left out by default, with a note.
 
 `redundant` proposes groups from a sample; here all rows decide.
 """
@@ -13,18 +13,19 @@ import numpy as np
 
 from mpibayes.io.infer import Decision
 from mpibayes.io.profile import Profile
-from mpibayes.io.redundant import FEW_VALUES
+from mpibayes.io.redundant import FEW_VALUES, MANY_DUMMIES
 from mpibayes.io.rows import CODES, Column
 from mpibayes.io.table import Table
 from mpibayes.text import option
 
 
 class Copied(Exception):
-    """A written table must be written again without these columns; see `copies`."""
+    """A written table must be written again without these columns; see `copies` and `dummies`."""
 
-    def __init__(self, columns: dict[str, str]):
+    def __init__(self, copies: dict[str, str], dummies: dict[str, str]):
         super().__init__()
-        self.columns = columns
+        self.copies, self.dummies = copies, dummies
+        self.columns = {*copies, *dummies}
 
 
 def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str]) -> dict[str, str]:
@@ -42,14 +43,38 @@ def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str])
     return result
 
 
-def without_copies(
-    profiles: Sequence[Profile], decisions: Sequence[Decision], copied: dict[str, str]
-) -> list[Decision]:
-    """The decisions, with copies left out."""
+def dummies(table: Table, proposed: Sequence[tuple[str, Sequence[str]]], kept: Collection[str]) -> dict[str, str]:
+    """Dummy variables to leave out, each with its category. proposed: categories with the columns that appear to
+    indicate one of their values each; kept: columns that always stay. Fewer than MANY_DUMMIES stay, since they may be
+    the facts of which the category was made."""
+    columns, result = {c.name: c for c in table.columns}, {}
+    for category, names in proposed:
+        cells = _cells(table, [columns[name] for name in (category, *names)])
+        found = [name for name in names if _indicates(cells[name], cells[category])]
+        if len(found) >= MANY_DUMMIES and category not in result:
+            result |= {name: category for name in found if name not in kept}
+    return result
+
+
+def _indicates(x: np.ndarray, codes: np.ndarray) -> bool:
+    """True if a column of two values says whether a category has one of its values."""
+    return any(_one_to_one(x, codes == value) for value in np.unique(codes))
+
+
+def without_copies(profiles: Sequence[Profile], decisions: Sequence[Decision], left_out: Copied) -> list[Decision]:
+    """The decisions, with copies and dummy variables left out."""
     result = list(decisions)
     for i, p in enumerate(profiles):
-        if p.name in copied:
-            of = copied[p.name]
+        if p.name in left_out.dummies:
+            of = left_out.dummies[p.name]
+            result[i] = Decision(
+                "ignored",
+                reason=f"dummy variable of another column: says whether '{of}' has one of its values",
+                warning=f"column '{p.name}': is left out, as it says whether '{of}' has one of its values, and '{of}' "
+                f"would count again; {option('keep', p.name)} keeps both",
+            )
+        elif p.name in left_out.copies:
+            of = left_out.copies[p.name]
             result[i] = Decision(
                 "ignored",
                 reason=f"copy of another column: '{of}' says the same in every row",

@@ -21,7 +21,7 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
 from mpibayes.io.asked_columns import empty_profiles, unmet
-from mpibayes.io.copies import Copied, copies, without_copies
+from mpibayes.io.copies import Copied, copies, dummies, without_copies
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
@@ -167,8 +167,8 @@ def import_table(
         try:
             table, redundancy = write(chosen)
         except Copied as of:
-            decisions = without_copies(profiles, decisions, of.columns)
-            made, columns = made_columns(profiles, decisions, calendar - set(of.columns))
+            decisions = without_copies(profiles, decisions, of)
+            made, columns = made_columns(profiles, decisions, calendar - of.columns)
             table, redundancy = write(None)
         absences = Absence.stored(table.source)
         absent = reasons(absences)
@@ -270,8 +270,13 @@ def _write(
     copies; other copies raise `Copied`, and nothing is written; None: all stay."""
 
     def require_no_copies(table: Table) -> None:
-        if chosen is not None and (copied := copies(table, redundancy.groups, chosen)):
-            raise Copied(copied)
+        if chosen is None:
+            return
+        copied = copies(table, redundancy.groups, chosen)
+        beside = [(category, names) for category, names in redundancy.dummies if category not in copied]
+        indicating = dummies(table, beside, chosen)
+        if copied or indicating:
+            raise Copied(copied, indicating)
 
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]

@@ -2,7 +2,7 @@
 
 A mixture treats the columns of a row as independent within a cluster, and rows as independent given their clusters. So
 redundant information is counted twice, and clusters become narrower and more numerous than expected. The import leaves
-out exact copies (`copies`), and warns of the rest.
+out exact copies and dummy variables beside their category (`copies`), and warns of the rest.
 
 Columns are compared on a sample of rows: numbers by rank correlation; categories, and numbers of few values, by a
 one-to-one match of their values. Values that are all or nearly all distinct match in any two columns and prove nothing:
@@ -28,8 +28,10 @@ FEWEST_ROWS = 40  # fewer rows say little about the rest
 FEWEST_VALUES = 15  # of a numeric column to be compared by ranks
 RARE = 10  # cells needed apart from the commonest value
 FUNCTION = 0.9999  # rank correlation, up or down
+MANY_DUMMIES = 3  # columns that make a category; two are as likely to be the facts of which a category was made
 FEW_VALUES = 100  # below which numbers are compared like categories
 BY_CHANCE = 1e-6  # largest probability that any two independent columns of a table map one to one
+STRAY = 0.01  # that any column of a table joins dummy variables with which it has nothing to do
 MOST_HASHES = 1 << 17
 EQUAL_ROWS = 0.05
 NAMED = 8
@@ -63,6 +65,12 @@ class Redundancy:
         sample = Rows.concatenate(self._columns, self._sample)
         return [] if len(sample) < FEWEST_ROWS else list(_groups(self._columns, sample))
 
+    @cached_property
+    def dummies(self) -> list[tuple[str, list[str]]]:
+        """Categories with the columns that appear to indicate one of their values each, once all rows were added."""
+        sample = Rows.concatenate(self._columns, self._sample)
+        return [] if len(sample) < FEWEST_ROWS else list(_indicators(self._columns, sample))
+
     def warnings(self) -> Iterator[str]:
         """Yield a line for each group of columns, and one for equal rows."""
         sample = Rows.concatenate(self._columns, self._sample)
@@ -75,10 +83,17 @@ class Redundancy:
                 f"the {counted(len(sample), 'row')} looked at; keep one and --drop the {others}, or it counts several "
                 "times and clusters get narrow"
             )
-        for name, indicators in _indicators(self._columns, sample):
+        for name, indicators in self.dummies:
             yield (
                 f"column {named([name], NAMED)} is there again in {named(indicators, NAMED)}: each of them says "
                 "whether a row has one of its values; --drop them, or it counts several times and clusters get narrow"
+            )
+        of_known = {dummy for _, indicators in self.dummies for dummy in indicators}
+        for names, every_row in _exclusive([c for c in self._columns if c.name not in of_known], sample):
+            has = "each row has exactly one" if every_row else "no row has more than one"
+            yield (
+                f"columns {named(names, NAMED)}: {has} of them, as if they were one category in {len(names)} columns; "
+                "so it counts several times, and views and groups may show little else: better write it as one column"
             )
         share = self._equal.share()
         if share > EQUAL_ROWS and any(c.kind == "real" for c in self._columns) and not self._by_chance(sample):
@@ -167,6 +182,40 @@ def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, 
         indicators = [name for names in result for name in names]
         if len(indicators) > 1 and sum(map(bool, result)) >= common - 1:
             yield column.name, indicators
+
+
+def _exclusive(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[list[str], bool]]:
+    """Yield the names of at least MANY_DUMMIES columns of which no row has more than one, as dummy variables of a
+    category that is no column itself, and whether each row has one; if chance would hardly keep them apart."""
+    booleans = [c for c in columns if c.kind == "boolean" and np.isin(_cells(c, sample), (0, 1)).all()][:MOST_COLUMNS]
+    yes = {c.name: there for c in booleans if (there := _cells(c, sample) == 1).sum() >= RARE}
+    cells = {name: int(there.sum()) for name, there in yes.items()}
+    least_evidence = 2.0 * np.log(len(columns)) - np.log(BY_CHANCE)
+    waiting = sorted(set(yes) - _coarser(yes, least_evidence), key=lambda name: (-cells[name], name))
+    while waiting:
+        first, *others = waiting
+        group, one, evidence = [first], yes[first].copy(), 0.0
+        for name in others:
+            expected = cells[name] * one.mean()  # rows in common by chance; none of them with probability exp(-expected)
+            if expected > np.log(len(columns)) - np.log(STRAY) and not (one & yes[name]).any():
+                group.append(name)
+                one |= yes[name]
+                evidence += expected
+        found = len(group) >= MANY_DUMMIES and evidence > least_evidence
+        if found:
+            yield [c.name for c in booleans if c.name in group], bool(one.all())
+        waiting = [name for name in others if not (found and name in group)]
+
+
+def _coarser(yes: dict[str, np.ndarray], least_evidence: float) -> set[str]:
+    """Names of columns that are true wherever another one is, and more often: of several levels of a category."""
+    if not yes:
+        return set()
+    there = np.array(list(yes.values()), np.float32)
+    without = there @ (1.0 - there).T  # rows that have the first, not the second
+    cells = there.sum(1)
+    inside = (without == 0) & (cells[:, None] < cells) & (cells[:, None] * (1.0 - there).mean(1) > least_evidence)
+    return {name for name, of_another in zip(yes, inside.any(0), strict=True) if of_another}
 
 
 def _half(there: np.ndarray) -> bytes:

@@ -61,6 +61,35 @@ def test_what_the_user_keeps(imported, options):
     assert names(imported(table(), drop=["wage"])) == ["logwage", "k", "other"]
 
 
+DUMMIES = {f"k{value}": np.equal(K, value).astype(int) for value in range(1, 5)}
+
+
+def test_dummy_variables_beside_their_category(imported):
+    summary = imported(table(**DUMMIES))
+    assert names(summary) == ["k", "wage", "other"]
+    assert summary.warnings[1] == (
+        "column 'k1': is left out, as it says whether 'k' has one of its values, and 'k' would count again; "
+        "--keep k1 keeps both"
+    )
+    assert "dummy variable" in {c.name: c.reason for c in summary.columns}["k4"]
+    kept = imported(table(**DUMMIES), keep=["k2"])
+    assert names(kept) == ["k", "wage", "other", "k2"]
+
+
+def test_dummy_variables_that_stay(imported):
+    """Two may be the facts of which the category was made; a row that differs tells something; and a category that is
+    left out leaves its dummy variables."""
+    change = G.integers(-1, 2, N)
+    up, down = ((change == sign).astype(int) for sign in (1, -1))
+    assert names(imported({"x": X, "change": change, "up": up, "down": down})) == ["x", "change", "up", "down"]
+    level = G.integers(0, 5, 6_000)
+    wrong = {f"k{value}": np.equal(level, value).astype(int) for value in range(1, 5)}
+    wrong["k1"][-2] = 1 - wrong["k1"][-2]  # in a row that the sample leaves out
+    x = np.exp(G.standard_normal(6_000))
+    assert names(imported({"x": x, "k": level, **wrong})) == ["x", "k", "k1"]
+    assert names(imported(table(**DUMMIES), drop=["k"])) == ["wage", "other", *DUMMIES]
+
+
 def test_one_row_that_differs_is_a_column(imported):
     """All rows decide, not the sample that raises the suspicion: here 2,000 of 6,000."""
     x = np.exp(G.standard_normal(6_000))

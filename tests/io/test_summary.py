@@ -124,7 +124,22 @@ def test_dummy_variables_beside_their_category():
     assert line.startswith("column 'k' is there again in 'k0', 'k1', 'k3' and 'k4': ")
     assert not found(columns | {"k0": dummies["k0"]})
     wrong = np.where(np.arange(N) == 150, 1 - dummies["k1"][1], dummies["k1"][1])
-    assert not found(columns | dummies | {"k1": ("boolean", wrong)})
+    assert not any("there again" in line for line in found(columns | dummies | {"k1": ("boolean", wrong)}))
+
+
+def test_dummy_variables_without_their_category():
+    """All of them, or all but one; not two, nor columns that share a row or are apart by chance; nor what holds for
+    several of them."""
+    dummies = {f"k{v}": ("boolean", np.equal(K, v).astype(int)) for v in range(5)}
+    columns = {"x": ("real", X), "coin": ("boolean", G.integers(0, 2, N)), "few": ("boolean", np.arange(N) % 30 == 7)}
+    columns |= {"upper": ("boolean", np.greater(K, 2).astype(int))}
+    [line] = found(columns | dummies)
+    assert line.startswith("columns 'k0', 'k1', 'k2', 'k3' and 'k4': each row has exactly one of them, as if")
+    dummies.pop("k0")
+    [line] = found(columns | dummies)
+    assert line.startswith("columns 'k1', 'k2', 'k3' and 'k4': no row has more than one of them, as if they were one")
+    shared = np.where(np.arange(N) == np.argmax(K == 2), 1, dummies["k1"][1])
+    assert not found(columns | {"k1": ("boolean", shared), "k2": dummies["k2"], "k3": dummies["k3"]})
 
 
 def test_rare_values_say_nothing():
