@@ -23,6 +23,7 @@ from mpibayes.io.yes_no import with_level
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 SHORT = 15  # characters of a number whose digits a double holds exactly
+ROUNDED = 5e-15  # relative error of a number that was written with 15 digits
 
 
 def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
@@ -79,9 +80,26 @@ def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | Non
     if np.isnan(values).any():
         return np.full(len(texts), len(levels))
     order = np.argsort(values)
-    numbers = known_numbers(texts, form)
+    numbers = known_numbers(texts if form else in_single_precision(texts), form)
     place = np.minimum(np.searchsorted(values[order], numbers), len(levels) - 1)
     return np.where(values[order][place] == numbers, order[place], len(levels))
+
+
+def in_single_precision(texts: pa.StringArray) -> pa.StringArray:
+    """The texts, with fractions of single precision that were written in double precision, such as 0.7214999794960022,
+    as short as single precision needs them: 0.7215."""
+    values = numbers(texts)
+    with np.errstate(over="ignore"):
+        singles = values.astype(np.float32)
+    long = pc.greater(pc.utf8_length(texts), SHORT).to_numpy(zero_copy_only=False)
+    close = np.abs(values - singles) <= ROUNDED * np.abs(values)
+    fractions = np.flatnonzero(long & close & (values != np.floor(values)))
+    if not len(fractions):
+        return texts
+    result = texts.to_pylist()
+    for i in fractions:
+        result[i] = str(singles[i])
+    return pa.array(result, pa.string())
 
 
 def known_numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:

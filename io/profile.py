@@ -18,7 +18,7 @@ from mpibayes.io import watched
 from mpibayes.io.cells import Batch, Place
 from mpibayes.io.clock import as_text
 from mpibayes.io.dates import Dates
-from mpibayes.io.encode import Markers, Offences, expectation, known_numbers, numbers, parse
+from mpibayes.io.encode import Markers, Offences, expectation, in_single_precision, known_numbers, numbers, parse
 from mpibayes.io.forms import Form
 from mpibayes.io.measured import Histogram
 from mpibayes.io.rows import MAX_REAL, NUMERIC
@@ -192,12 +192,15 @@ class Profile:
 
     def merge_equal_numbers(self) -> None:
         """Keep one text of each number, where 1 is also written 1.0; of integers that are all written so, as pandas
-        writes them in a column with missing cells, the plain one."""
+        writes them in a column with missing cells, the plain one; and of single precision the shortest."""
         self._merge()
         if self._texts is None or not len(self._texts):
             return
         if self.all_integer and self.form is None and pc.all(pc.ends_with(self._texts, ".0")).as_py():
             self._texts = pc.replace_substring_regex(self._texts, r"\.0$", "")
+        elif not self.all_integer and self.form is None:
+            texts = in_single_precision(self._texts)
+            self._texts = texts if not np.isnan(known_numbers(texts)).any() else self._texts  # else levels are no numbers
         values = known_numbers(self._texts, self.form)
         if len(np.unique(values[~np.isnan(values)])) == np.count_nonzero(~np.isnan(values)):
             return

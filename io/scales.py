@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpibayes.io.infer import Decision
+from mpibayes.io.measured import RECURRING
 from mpibayes.io.order import FEWEST, MOST_INTEGERS, in_order
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import LEVELLED
@@ -84,9 +85,11 @@ def _found(p: Profile, d: Decision) -> Decision:
 
 
 def _of_fractions(p: Profile, d: Decision) -> tuple[int, ...]:
-    """Order of a few numbers that are not all integers, such as half stars, and so are not codes."""
+    """Order of recurring numbers that are not all integers, such as half stars or tax rates, and so are not codes; of
+    those that the user makes categories only if they are few."""
     fractions = p.n_numbers == p.n_observed and not p.all_integer and not p.dates
-    return tuple(range(len(d.levels))) if fractions and len(d.levels) <= MOST_INTEGERS else ()
+    few = len(d.levels) <= (MOST_INTEGERS if p.kind else RECURRING)
+    return tuple(range(len(d.levels))) if fractions and few else ()
 
 
 def _of_file(p: Profile, d: Decision) -> tuple[int, ...]:

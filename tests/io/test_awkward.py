@@ -212,6 +212,19 @@ def test_integers_beside_missing_cells_have_plain_levels(tmp_path):
     assert rows.codes8[:, 0].tolist() == [2, 2] and rows.codes8[:, 1].tolist() == [1, 1]
 
 
+def test_fractions_of_single_precision_have_short_levels(tmp_path):
+    """Stata's floats as pandas writes them, of which more than 20 are ordered, too; doubles stay as they are."""
+    rates = np.float32(np.round(np.linspace(0.4415, 0.9415, 25), 4))
+    rate = [f"{float(rates[i % 25]):.{15 + i % 25 % 2}g}" for i in range(10 * 25)]
+    third = [str((i // 25 + 1) / 3) for i in range(len(rate))]
+    summary, columns = imported_columns(tmp_path, csv(rate=rate, third=third, n=range(len(rate))), keep=["n"])
+    assert rate[0] == "0.441500008106232" and columns["rate"].levels[0] == "0.4415" and columns["rate"].ordered
+    assert columns["rate"].levels == tuple(map(str, rates)) and columns["third"].levels[0] == "0.3333333333333333"
+    np.testing.assert_array_equal(summary.table.read().codes8[:, 0], np.arange(len(rate)) % 25)
+    (tmp_path / "new.csv").write_text(f"rate,third,n\n{rate[3]},{third[0]},1\n{rates[3]},{third[0]},1\n")
+    assert read_like(summary.table, tmp_path / "new.csv", unseen="error").codes8[:, 0].tolist() == [3, 3]
+
+
 def test_codes_that_look_like_numbers_stay_apart(tmp_path):
     codes = [("250", "250.0", "V45", "428")[y % 4] for y in Y]
     summary, columns = imported_columns(tmp_path, csv(diagnosis=codes, x=X))
