@@ -91,7 +91,7 @@ def _remedies(
     commands: list[Command] = []
     steps = []
     if still:
-        steps.append(f"More cycles will not help: {still}.")
+        steps.append(f"{still}.")
     elif min(c.cycles for c in summaries) < LONG or any(c.climbed for c in summaries):
         commands.append(advice.longer(chains, _times(ess)))
     else:
@@ -135,8 +135,8 @@ def _more_searches(chains: Sequence[Chain], n_chains: int, there: int) -> list[C
 
 
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
-    """Name the moves that chains with different results have not accepted in at least STILL cycles after burn-in; ""
-    if they have accepted some."""
+    """Say which moves chains with different results have not accepted in at least STILL cycles after burn-in; "" if
+    they have accepted some."""
     if several and on and len(on[0].groups) == 1:  # they have the same views
         return ""
     n = moves_together(summaries).get("kept", {})
@@ -146,10 +146,13 @@ def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], s
     since = f"in the {counted(cycles, 'cycle')} after burn-in"
     if several:
         moved = n["view_moves"] + n["columns_moved"]
-        return "" if moved or not n["view_moves_tried"] else f"no column has changed its view in any chain {since}"
+        if moved or not n["view_moves_tried"]:
+            return ""
+        return f"More cycles will hardly change the views: no column has changed its view in any chain {since}"
     tried, accepted = n["splits_tried"] + n["merges_tried"], n["splits"] + n["merges"]
     fixed = all(c.scalars["n_clusters"].fixed for c in summaries if "n_clusters" in c.scalars)
-    return f"no chain has split or merged a cluster {since}" if tried and fixed and not accepted else ""
+    still = tried and fixed and not accepted
+    return f"More cycles will not help: no chain has split or merged a cluster {since}" if still else ""
 
 
 def _times(ess: float) -> float:
