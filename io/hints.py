@@ -1,5 +1,5 @@
 """Notes on columns that are imported as they are, and may need a decision of their owner: identifiers of several rows,
-columns that lack most of their cells, and survey weights by their names."""
+columns that lack most of their cells, levels that may mean missing, and survey weights by their names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from collections.abc import Collection, Iterator, Sequence
 
 from mpibayes.io.infer import Decision
 from mpibayes.io.profile import Profile
+from mpibayes.io.rows import LEVELLED
 from mpibayes.io.summary import named
 from mpibayes.text import option
 
 WEIGHTS = re.compile(
     r"((survey|sample|sampling|samp|person|case|design|final|population|pop|[pf])_?)?(weights?|wgt|wt|wght)"
 )
+MEANS_MISSING = re.compile(
+    r"\b(missing|refus\w*|no (answer|response)|not (answered|asked|applicable|stated|ascertained)|don.?t know)\b"
+    r"|^(n/?a|iap|inap|dk)$",
+    re.IGNORECASE,
+)
+MOST_LEVELS = 100  # of a category: among more, names of things may have such words
 WIDE = 4.0  # least ratio of the largest survey weight to the mean: weights of objects differ less
 REPEATED = 1.5  # rows per value of an identifier from which on they belong together
 FEWEST = 20  # values of such an identifier
@@ -31,6 +38,7 @@ def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained:
             )
         if d.kind in ("real", "count") and _is_weight(p):
             yield f"column '{p.name}': if it says how many cases a row stands for: {option('weight', p.name)}"
+    yield from _levels_for_missing(columns)
     lacking = [p.name for p, d in columns if d.kind != "ignored" and p.name not in explained and _lacks_most(p)]
     if lacking:
         lack = "column {} lacks" if len(lacking) == 1 else "columns {} lack"
@@ -38,6 +46,18 @@ def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained:
             f"{lack.format(named(lacking))} over half of the cells; a run learns nothing from which cells are "
             "missing. If that is informative (nothing happened there, say), add a column that says so: yes or no"
         )
+
+
+def _levels_for_missing(columns: Sequence[tuple[Profile, Decision]]) -> Iterator[str]:
+    """Ask about levels that are words for no answer."""
+    found: dict[str, list[str]] = {}
+    for p, d in columns:
+        if d.kind in LEVELLED and p.levels is None and len(d.levels) <= MOST_LEVELS:
+            for level in filter(MEANS_MISSING.search, d.levels):
+                found.setdefault(level, []).append(p.name)
+    for level, names in found.items():
+        have = "column {} has" if len(names) == 1 else "columns {} have"
+        yield f"{have.format(named(names))} the level {level!r}; if it means missing: {option('missing', level)}"
 
 
 def _is_weight(p: Profile) -> bool:

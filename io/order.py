@@ -22,9 +22,9 @@ CODED = re.compile(
 )
 INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})(\.0)?$")  # 3.0 is how pandas writes a 3 in a column with missing cells
 NUMBER = r"[$€£]?\s*(\d[\d,]*(?:\.\d+)?)\s*(?:k|%|years?|yrs?)?"
-BELOW = re.compile(rf"^(?:<|<=|≤|under|below|up to|less than|at most)\s*{NUMBER}$", re.I)
+BELOW = re.compile(rf"^(?:<|<=|≤|lt|under|below|up to|less than|at most)\s*{NUMBER}$", re.I)
 MORE = r"(?:\+|plus|(?:and|or) (?:over|more|older|above))"
-ABOVE = re.compile(rf"^(?:(?:>|>=|≥|over|above|more than|at least)\s*{NUMBER}|{NUMBER}\s*{MORE})$", re.I)
+ABOVE = re.compile(rf"^(?:(?:>|>=|≥|gt|over|above|more than|at least)\s*{NUMBER}|{NUMBER}\s*{MORE})$", re.I)
 BETWEEN = re.compile(rf"^[\[(]?{NUMBER}\s*(?:-|\u2013|to|,\s)\s*{NUMBER}[\])]?$", re.I)
 
 

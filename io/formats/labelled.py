@@ -17,15 +17,12 @@ import pyreadstat
 
 from mpibayes.errors import DataError
 from mpibayes.io.formats.typed import Asked, Typed, rows_at_once, understanding
+from mpibayes.io.hints import MEANS_MISSING
 from mpibayes.io.packing import Seekable
 
 TITLES = {"sav": "SPSS", "por": "SPSS portable", "dta": "Stata", "sas7bdat": "SAS", "xport": "SAS transport"}
 READ = {name: getattr(pyreadstat, f"read_{name}") for name in TITLES}
 ERRORS = (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, OverflowError)
-MEANS_MISSING = re.compile(
-    r"\b(missing|refus\w*|no (answer|response)|not (answered|asked|applicable|stated|ascertained)|don.?t know|n/?a)\b",
-    re.IGNORECASE,
-)
 
 
 def look(path: Path, variant: str, asked: Asked) -> Typed:

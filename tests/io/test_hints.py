@@ -33,3 +33,21 @@ def test_rows_of_one_unit_are_not_independent(tmp_path):
     assert any("'patient_id'" in note and "independent" in note for note in notes_of(tmp_path / "a.csv", made))
     assert not any("independent" in note for note in notes_of(tmp_path / "b.csv", alone))
     assert not any("lacks" in note for note in notes_of(tmp_path / "b.csv", alone))
+
+
+def test_levels_that_are_words_for_no_answer_are_asked_about(tmp_path):
+    """Each level once; not those that the import was told about, nor words within others."""
+    made = [
+        {
+            "owns": ("iap", "yes")[i % 2], "lives": ("iap", "alone", "with others")[i // 2 % 3],
+            "votes": ("Don't know", "yes", "no")[i % 3], "eats": ("NaCl", "Nadia", "missingno")[i // 3 % 3],
+        }
+        for i in range(300)
+    ]  # fmt: skip
+    file = write_csv(tmp_path / "a.csv", made)
+    asked = [note for note in look_at([file]).notes if "means missing" in note]
+    assert asked == [
+        "columns 'owns' and 'lives' have the level 'iap'; if it means missing: --missing iap",
+        "column 'votes' has the level \"Don't know\"; if it means missing: --missing 'Don'\"'\"'t know'",
+    ]
+    assert not any("iap" in note for note in look_at([file], missing=["iap"], drop=["owns"]).notes)
