@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import infer
+from mpibayes.io import derived, infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
 from mpibayes.io.asked_columns import empty_profiles, unmet
 from mpibayes.io.copies import Copied, copies, dummies, without_copies
@@ -198,6 +198,7 @@ def import_table(
             *(() if source.survival else questions(profiles, decisions)),
             *notes(absences),
             *hints(profiles, decisions, {a.column for a in absences}),
+            *derived.notes(table.columns, redundancy),
         ),
         sha256=tuple(sums),
     )

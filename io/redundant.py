@@ -60,20 +60,23 @@ class Redundancy:
         self._equal.add(rows)
 
     @cached_property
+    def sample(self) -> Rows:
+        """Rows looked at, once all were added."""
+        return Rows.concatenate(self._columns, self._sample)
+
+    @cached_property
     def groups(self) -> list[list[str]]:
         """Columns that appear to be functions of each other, once all rows were added."""
-        sample = Rows.concatenate(self._columns, self._sample)
-        return [] if len(sample) < FEWEST_ROWS else list(_groups(self._columns, sample))
+        return [] if len(self.sample) < FEWEST_ROWS else list(functions(self._columns, self.sample))
 
     @cached_property
     def dummies(self) -> list[tuple[str, list[str]]]:
         """Categories with the columns that appear to indicate one of their values each, once all rows were added."""
-        sample = Rows.concatenate(self._columns, self._sample)
-        return [] if len(sample) < FEWEST_ROWS else list(_indicators(self._columns, sample))
+        return [] if len(self.sample) < FEWEST_ROWS else list(_indicators(self._columns, self.sample))
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each group of columns, and one for equal rows."""
-        sample = Rows.concatenate(self._columns, self._sample)
+        sample = self.sample
         if len(sample) < FEWEST_ROWS:
             return
         for group in self.groups:
@@ -106,19 +109,19 @@ class Redundancy:
         """True if independent columns would give as many equal rows."""
         alike = 0.0  # log probability that two rows are equal
         for column in self._columns:
-            _, cells = np.unique(_cells(column, sample), return_counts=True)
+            _, cells = np.unique(cells_of(column, sample), return_counts=True)
             alike += np.log(np.square(cells / len(sample)).sum())
         return bool(self._n_seen * np.exp(alike) > EQUAL_ROWS)
 
 
-def _cells(column: Column, rows: Rows) -> np.ndarray:
+def cells_of(column: Column, rows: Rows) -> np.ndarray:
     return getattr(rows, column.block)[:, column.index]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
+def functions(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
     """Yield groups of names of columns that are functions of each other, in order."""
     parent = list(range(len(columns)))
 
@@ -130,7 +133,7 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
     ranks, ranked, alike = [], [], {}
     least_evidence = 2.0 * np.log(len(columns)) - np.log(BY_CHANCE)
     for i, column in enumerate(columns):
-        x = _cells(column, sample)
+        x = cells_of(column, sample)
         values, first, code, cells = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
         if len(x) - cells.max() < RARE:
             continue
@@ -164,11 +167,11 @@ def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, 
     halves: dict[bytes, list[str]] = {}
     categories: list[tuple[Column, np.ndarray]] = []
     for column in columns:
-        values, code = np.unique(_cells(column, sample), return_inverse=True)
+        values, code = np.unique(cells_of(column, sample), return_inverse=True)
         if len(values) == 2:
             halves.setdefault(_half(code == 1), []).append(column.name)
         elif column.block in CODES and 2 < len(values) <= FEW_VALUES:
-            categories.append((column, _cells(column, sample)))
+            categories.append((column, cells_of(column, sample)))
     if not halves:
         return
     least_evidence = 2.0 * np.log(len(columns)) + np.log(FEW_VALUES) - np.log(BY_CHANCE)
@@ -187,8 +190,8 @@ def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, 
 def _exclusive(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[list[str], bool]]:
     """Yield the names of at least MANY_DUMMIES columns of which no row has more than one, as dummy variables of a
     category that is no column itself, and whether each row has one; if chance would hardly keep them apart."""
-    booleans = [c for c in columns if c.kind == "boolean" and np.isin(_cells(c, sample), (0, 1)).all()][:MOST_COLUMNS]
-    yes = {c.name: there for c in booleans if (there := _cells(c, sample) == 1).sum() >= RARE}
+    booleans = [c for c in columns if c.kind == "boolean" and np.isin(cells_of(c, sample), (0, 1)).all()][:MOST_COLUMNS]
+    yes = {c.name: there for c in booleans if (there := cells_of(c, sample) == 1).sum() >= RARE}
     cells = {name: int(there.sum()) for name, there in yes.items()}
     least_evidence = 2.0 * np.log(len(columns)) - np.log(BY_CHANCE)
     waiting = sorted(set(yes) - _coarser(yes, least_evidence), key=lambda name: (-cells[name], name))
