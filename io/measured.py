@@ -3,7 +3,8 @@
 The rules and their origin (docs/tables.md explains them to users):
 
 * The resolution is the largest power of ten of which 98 % of the values are multiples; zero does not vote, and each
-  value weighs at most three times the median, so that heaping does not pass for a step. Another step needs all values.
+  value weighs at most three times the median, so that heaping does not pass for a step. Another step needs all values;
+  or 95 % of the cells, if its multiples were rounded, as in degrees of another scale.
   Values of more than 7.5 digits have a step only if their differences have a common one.
 * An atom is a value of at least 2 % of the cells, at least 20 of them, and at least five times the commonest of its
   four neighbours on each side. A sentinel is the least or greatest value, far from the rest and more common than its
@@ -28,6 +29,11 @@ MOST_VALUES = 16_384  # distinct values kept
 DIGITS = 7.5
 ON_GRID = 0.98
 HEAPED = 3.0  # maximal weight of a value, in medians
+ON_ROUNDED_GRID, LEAST_TIMES, MOST_TIMES = 0.95, 3.0, 40.0  # a rounded step in units of the finer one
+NEARLY = 0.6  # a rounded multiple is within 0.5; the steps that are tried are a bit off
+HEAPS, MOST_HEAPED = 5.0, 0.9
+MOST_TRIED = 1e6  # distinct values times the largest, in steps
+BY_CHANCE = 1e-6  # largest probability that numbers without a rounded step seem to have one
 ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
 SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
 CODES_OF_MISSING = (7, 8, 9, 77, 88, *range(95, 100), 777, 888, *range(995, 1000), 9998, 9999)
@@ -169,7 +175,7 @@ def _resolution(values: np.ndarray, cells: np.ndarray) -> float:
     for exponent in range(int(np.floor(np.log10(largest))), int(np.ceil(np.log10(largest) - DIGITS)) - 1, -1):
         step = 10.0**exponent
         if w[_multiples(v, step)].sum() >= ON_GRID * w.sum():
-            return _common_step(v, step)
+            return _rounded_step(v, cells[seen], _common_step(v, step))
     return _step_of_differences(values)
 
 
@@ -183,6 +189,47 @@ def _common_step(v: np.ndarray, step: float) -> float:
     if not _multiples(v, step).all():
         return step
     return step * float(np.gcd.reduce(np.round(v / step).astype(np.int64)))
+
+
+def _rounded_step(v: np.ndarray, w: np.ndarray, step: float) -> float:
+    """Step of which nearly all values are multiples rounded to `step`, as inches in centimetres (2.54), or Fahrenheit
+    in tenths of Celsius (0.556); `step` itself if there is none of LEAST_TIMES that or more, or chance may have made it.
+    """
+    x, place = np.unique(np.round(v / step), return_inverse=True)
+    w = np.bincount(place, w) / w.sum()
+    if len(x) <= FEW_VALUES or len(x) * x[-1] > MOST_TRIED or np.gcd.reduce(np.diff(x).astype(np.int64)) > 1:
+        return step  # also for multiples that a number was added to
+    beside = np.minimum(w[1:], w[:-1])[np.diff(x) == 1.0].sum()  # of two neighbours one at least is no multiple
+    if 0.5 * beside > 1.0 - ON_ROUNDED_GRID:
+        return step
+    # the steps to try, in units of `step`, so close to each other that a multiple of one is nearly one of the next
+    tried = np.exp(np.arange(np.log(LEAST_TIMES), np.log(MOST_TIMES), 0.25 / x[-1]))
+    share = np.concatenate([_near_multiples(x, part) @ w for part in np.array_split(tried, len(tried) // 1_000 + 1)])
+    last = len(tried) - 1 - int(np.argmax(share[::-1] >= ON_ROUNDED_GRID))  # its halves do as well
+    if share[last] < ON_ROUNDED_GRID:
+        return step
+    near = np.flatnonzero((share >= ON_ROUNDED_GRID) & (np.abs(tried / tried[last] - 1.0) < 2.0 / x[-1]))
+    best = tried[near[share[near] == share[near].max()]]
+    whole = np.arange(2.0, MOST_TIMES)
+    heaped = ((x % whole[:, None] == 0) @ w).max()  # such as ages that were rounded to fives
+    free = x[x % HEAPS != 0]  # the others may be as they are because people round
+    found, chance = _near_multiples(free, best[:1]).mean() if len(free) else 0.0, 2.0 * NEARLY / best[0]
+    evidence = found * np.log(max(found, 1e-9) / chance) + (1.0 - found) * np.log(max(1.0 - found, 1e-9) / (1.0 - chance))
+    if heaped > MOST_HEAPED or found < chance or len(free) * evidence < np.log(len(tried) / BY_CHANCE):
+        return step
+    return _shortest((best[0] - 0.1 / x[-1]) * step, (best[-1] + 0.1 / x[-1]) * step)
+
+
+def _near_multiples(x: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """For each step the integers that are its multiples, rounded, bool (steps, n)."""
+    steps = steps[:, None]
+    return np.abs(x - steps * np.round(x / steps)) <= NEARLY
+
+
+def _shortest(low: float, high: float) -> float:
+    """Number of fewest digits in an interval."""
+    middle = 0.5 * (low + high)
+    return next((x for digits in range(1, 15) if low <= (x := float(f"{middle:.{digits}g}")) <= high), middle)
 
 
 def _step_of_differences(values: np.ndarray) -> float:

@@ -41,6 +41,30 @@ def test_resolution(values, resolution):
     assert found(values).resolution == pytest.approx(resolution, rel=1e-6)
 
 
+FAHRENHEIT, INCHES = np.round(NORMAL), np.round(NORMAL / 4 + 57)
+
+
+@pytest.mark.parametrize(
+    "values, resolution",
+    [
+        (np.round(FAHRENHEIT / 1.8 - 32 / 1.8, 1), 5 / 9),
+        (np.trunc((FAHRENHEIT - 12) / 0.18 + 0.5) / 10, 5 / 9),  # negative ones were rounded up
+        (np.round(INCHES * 2.54, 1), 2.54),
+        (np.round(INCHES * 28.35), 28.35),
+        (np.r_[np.round(FAHRENHEIT / 1.8, 1), np.round(NORMAL[:300] / 1.8, 1)], 0.1),  # a tenth on another scale
+        (np.r_[np.round(NORMAL / 5) * 5, np.round(NORMAL)[:100]], 1.0),  # heaped at fives
+        (np.r_[np.round(NORMAL / 10) * 10, np.round(NORMAL / 5)[:600] * 5, np.round(NORMAL)[:100]], 1.0),
+        (np.repeat(G.permutation(1000)[:100], 20), 1.0),  # few of the values that are possible, by chance
+        (np.repeat(np.round(np.geomspace(10, 3000, 120)), 20), 1.0),
+    ],
+)
+def test_steps_that_were_rounded(values, resolution):
+    """Values on another scale: the finer step would make atoms of most of them."""
+    r = found(values)
+    assert r.resolution == pytest.approx(resolution, rel=3e-3)
+    assert not r.atoms or resolution in (0.1, 1.0)
+
+
 def test_atoms_stand_out_of_their_neighbours():
     gains = np.round(np.exp(7 + G.standard_normal(400)))
     r = found(np.zeros(5000), gains, np.repeat(99999.0, 25))
