@@ -229,7 +229,7 @@ def _of_some_cells(s: Since, columns: Sequence[InColumn], word: str) -> Any:
         table.add_row(c.name, f"{c.before:.2f}", f"{c.now:.2f}", f"{abs(c.more):.2f}", f"{c.error:.2f}")
     left = len(columns) - SHOWN
     words = f"surprise of a cell given the rest of its row, nats; before: of {s.of_old}"
-    return captioned(table, words + f"; {left:,} more columns" * (left > 0))
+    return captioned(table, words + f"; {counted(left, 'more column')}" * (left > 0))
 
 
 def _of_columns(s: Since) -> list[Any]:

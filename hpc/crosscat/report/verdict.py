@@ -101,7 +101,7 @@ def _sure_together(p: RunSummary) -> list[str]:
     if not sets:
         return []
     named = [", ".join(of[:TOGETHER]) + f" and {len(of) - TOGETHER} more" * (len(of) > TOGETHER) for of in sets]
-    left = f"; and {len(sets) - VIEWS_NAMED} more sets" if len(sets) > VIEWS_NAMED else ""
+    left = f"; and {counted(len(sets) - VIEWS_NAMED, 'more set')}" if len(sets) > VIEWS_NAMED else ""
     return [f"Columns that go together in every chain: {'; '.join(named[:VIEWS_NAMED])}{left}."]
 
 

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from matplotlib.colors import Normalize
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat.report import heat_map, profiles
+from mpibayes.hpc.crosscat.report import heat_map, profiles, verdict
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.traits import Trait, trait
@@ -205,3 +206,11 @@ def test_a_small_cluster_that_lacks_what_most_rows_lack_is_not_told_apart_by_it(
         Column("left", "real", "reals", 0), size, observed, np.arange(3), np.zeros(3), np.array([0.0, 1.0]), None, False
     )
     assert made.divergence[1] < 0.05 < 0.5 < made.divergence[2] and made.missing.tolist()[1:] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("n", "end"), [(6, "k, l."), (7, "k, l; and 1 more set."), (9, "k, l; and 3 more sets.")])
+def test_sets_of_columns_that_go_together(n, end):
+    sets = ["abcdefghijklmnopqr"[2 * i : 2 * i + 2] for i in range(n)]
+    run = SimpleNamespace(same_views=False, dependence=SimpleNamespace(sure=sets), summaries=[None] * 2)
+    (sentence,) = verdict._sure_together(run)
+    assert sentence.startswith("Columns that go together in every chain: a, b; c, d;") and sentence.endswith(end)
