@@ -34,20 +34,19 @@ def notes(columns: Sequence[Column], redundancy: Redundancy) -> Iterator[str]:
     drop = option("drop", ",".join(names[:NAMED])) + (", ..." if len(names) > NAMED else "")
     if len(names) == 1:
         yield (
-            f"column '{names[0]}' {found[names[0]]} in all rows looked at; if it was made so, {drop}: views and groups may "
-            "show little else"
+            f"column '{names[0]}' {found[names[0]]} in all rows looked at; if it was made so, {drop}: views and groups "
+            "may show little else"
         )
     elif names:
         how = "; ".join(f"'{name}' {found[name]}" for name in names[:EXPLAINED])
+        how += "; ..." * (len(names) > EXPLAINED)
         yield (
-            f"columns {named(names)} follow from others in all rows looked at ({how}{'; ...' * (len(names) > EXPLAINED)}); "
-            f"if they were made so, {drop}: views and groups may show little else"
+            f"columns {named(names)} follow from others in all rows looked at ({how}); if they were made so, {drop}: "
+            "views and groups may show little else"
         )
 
 
-def _coarser(
-    columns: Sequence[Column], sample: Rows, known: Sequence[set[str]], made: Sequence[str]
-) -> dict[str, str]:
+def _coarser(columns: Sequence[Column], sample: Rows, known: Sequence[set[str]], made: Sequence[str]) -> dict[str, str]:
     """Columns that are known from another one with more values, of several from that with the fewest. made: columns
     that were made of others, from which these follow in turn."""
     coded = {}

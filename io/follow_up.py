@@ -15,7 +15,9 @@ from mpibayes.text import option
 TIMES = re.compile(
     r"((fu|surv|survival|s|stop|event|follow_?up)_?)?(time|days|months|years)|tenure|duration|survival|tte"
 )
-EVENTS = re.compile(r"status|event|death|died|dead|deceased|observed|cens(or(ed)?)?|churn(ed)?|fail(ed|ure)?|relapse(d)?|fustat")
+EVENTS = re.compile(
+    r"status|event|death|died|dead|deceased|observed|cens(or(ed)?)?|churn(ed)?|fail(ed|ure)?|relapse(d)?|fustat"
+)
 FEWEST_TIMES = 20  # distinct values
 MOST_STATES = 3
 

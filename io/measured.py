@@ -193,8 +193,7 @@ def _common_step(v: np.ndarray, step: float) -> float:
 
 def _rounded_step(v: np.ndarray, w: np.ndarray, step: float) -> float:
     """Step of which nearly all values are multiples rounded to `step`, as inches in centimetres (2.54), or Fahrenheit
-    in tenths of Celsius (0.556); `step` itself if there is none of LEAST_TIMES that or more, or chance may have made it.
-    """
+    in tenths of Celsius (0.556); `step` itself if there is none of LEAST_TIMES that or more, or if it may be chance."""
     x, place = np.unique(np.round(v / step), return_inverse=True)
     w = np.bincount(place, w) / w.sum()
     if len(x) <= FEW_VALUES or len(x) * x[-1] > MOST_TRIED or np.gcd.reduce(np.diff(x).astype(np.int64)) > 1:
@@ -214,7 +213,8 @@ def _rounded_step(v: np.ndarray, w: np.ndarray, step: float) -> float:
     heaped = ((x % whole[:, None] == 0) @ w).max()  # such as ages that were rounded to fives
     free = x[x % HEAPS != 0]  # the others may be as they are because people round
     found, chance = _near_multiples(free, best[:1]).mean() if len(free) else 0.0, 2.0 * NEARLY / best[0]
-    evidence = found * np.log(max(found, 1e-9) / chance) + (1.0 - found) * np.log(max(1.0 - found, 1e-9) / (1.0 - chance))
+    hits, misses = max(found, 1e-9) / chance, max(1.0 - found, 1e-9) / (1.0 - chance)
+    evidence = found * np.log(hits) + (1.0 - found) * np.log(misses)
     if heaped > MOST_HEAPED or found < chance or len(free) * evidence < np.log(len(tried) / BY_CHANCE):
         return step
     return _shortest((best[0] - 0.1 / x[-1]) * step, (best[-1] + 0.1 / x[-1]) * step)

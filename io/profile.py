@@ -200,7 +200,8 @@ class Profile:
             self._texts = pc.replace_substring_regex(self._texts, r"\.0$", "")
         elif not self.all_integer and self.form is None:
             texts = in_single_precision(self._texts)
-            self._texts = texts if not np.isnan(known_numbers(texts)).any() else self._texts  # else levels are no numbers
+            if not np.isnan(known_numbers(texts)).any():  # else a later file's texts could not be compared with them
+                self._texts = texts
         values = known_numbers(self._texts, self.form)
         if len(np.unique(values[~np.isnan(values)])) == np.count_nonzero(~np.isnan(values)):
             return

@@ -199,7 +199,7 @@ def _exclusive(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[list[s
         first, *others = waiting
         group, one, evidence = [first], yes[first].copy(), 0.0
         for name in others:
-            expected = cells[name] * one.mean()  # rows in common by chance; none of them with probability exp(-expected)
+            expected = cells[name] * one.mean()  # rows in common by chance: none with probability exp(-expected)
             if expected > np.log(len(columns)) - np.log(STRAY) and not (one & yes[name]).any():
                 group.append(name)
                 one |= yes[name]

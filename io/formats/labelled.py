@@ -7,7 +7,6 @@ any other keeps its codes. Readers yield codes, to which `Typed.labels` belong.
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
