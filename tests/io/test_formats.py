@@ -78,7 +78,7 @@ def test_one_survey_is_one_table(tmp_path, path):
     assert {c.name: c.kind for c in table.columns if c.name in ("pet", "sat", "inc")} == {
         "pet": "categorical", "sat": "categorical", "inc": "real",
     }  # fmt: skip
-    assert [PETS.get(pet, pet) for pet in cells(table, "pet")] == [PETS.get(row[0]) for row in rows]
+    assert [PETS.get(f"{pet}.0", pet) for pet in cells(table, "pet")] == [PETS.get(row[0]) for row in rows]
     satisfied = [None if s is None else float(s) for s in cells(table, "sat")]
     assert satisfied == [None if row[1] == "-99.0" else float(row[1]) for row in rows]
     assert cells(table, "inc") == [float(row[2]) for row in rows]
