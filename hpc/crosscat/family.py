@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, priors
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import combined, first_look, newcomers, sample, searches, strategy, views
+from mpibayes.hpc.crosscat.start import combined, first_look, merged, newcomers, sample, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.surprise import surprising
@@ -259,8 +259,8 @@ class ViewsChain:
         if len(choice.scores):
             self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
         result, gain = combined.combined(self.comm, *of[:3], strategy.rows_of_fold(rows), choice)
-        if gain > 0.0:
-            self.start_record["combined"] = gain
+        result, more = merged.merged(self.comm, *of[:3], rows, choice, result, self.mixture.settings.links)
+        self.start_record |= {name: of for name, of in (("combined", gain), ("merged", more)) if of > 0.0}
         return result
 
     def _look_first(self, settings: Settings, n_searches: int) -> None:

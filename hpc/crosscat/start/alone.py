@@ -42,3 +42,13 @@ def rows_of(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
     rows = data.rows_at(every[order]).take(np.argsort(order))
     ends = np.cumsum([0, *map(len, places)]).tolist()
     return [rows.take(slice(*of)) for of in pairwise(ends)]
+
+
+def without_learned_links(mixture: Mixture, columns: Sequence[Column], rows: Rows) -> Mixture:
+    """Return a chain with the same clusters as chains begin, which learn their own links."""
+    settings, views = mixture.settings, [view.columns for view in mixture.views]
+    if not (settings.likelihood and isinstance(settings.links, str) and settings.links != "none"):
+        return mixture
+    plain = chain_on(mixture.comm, columns, rows, replace(settings, links="none"), mixture.chain, views)
+    plain.start([view.z[0] for view in mixture.views])
+    return plain

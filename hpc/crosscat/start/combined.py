@@ -19,7 +19,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.start.alone import rows_of
 from mpibayes.hpc.crosscat.start.changes import Change, apart, divided, moved, suggested, unsuggested
-from mpibayes.hpc.crosscat.start.crossvalidated import Scored, folds, scored
+from mpibayes.hpc.crosscat.start.crossvalidated import Scored, folds, left_out, scored
 from mpibayes.hpc.crosscat.start.related import Related, Set, related
 from mpibayes.hpc.crosscat.start.searches import Choice
 from mpibayes.hpc.crosscat.start.strategy import SEARCHES
@@ -40,20 +40,24 @@ CLOSE_FOLDS = 3  # most folds for which that bound holds; more folds score more 
 DOUBTFUL_PER_ROW = -0.01, 0.03  # gain beyond the least one for which other folds are asked, too
 PER_VIEW = 5e-3  # by which fewer views must score better, in nats a row: large views apart are the simpler ones
 MAX_ROUNDS = 6
+MANY_ROWS = 6000  # of which a tenth tells views apart
 
 
 class Combining:
     """Sets of columns scored so far, in a chain's start. known: these sets; left: columns that may still be scored;
-    close: difference of scores within which ties decide; related: dependence of the table's columns."""
+    close: difference of scores within which ties decide; related: dependence of the table's columns. once: many rows
+    are not dealt to folds, but a tenth of them is left out."""
 
     def __init__(
-        self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_searches: int = SEARCHES
-    ):
+        self, comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_searches: int = SEARCHES,
+        once: bool = False,
+    ):  # fmt: skip
         stream = generator(settings.seed, Purpose.COMBINED, chain=chain)
         n = min(data.n_rows, MOST_ROWS * n_rows)
         places = np.sort(stream.choice(data.n_rows, n, replace=False))
         (self.rows,) = agree(comm, lambda: rows_of(data, [places]), "read rows that compare views")
-        self.looks = [folds(stream, n, n_rows, n_searches) for _ in range(2)]
+        deal = left_out if once and n >= MANY_ROWS else partial(folds, n_rows=n_rows, n_searches=n_searches)
+        self.looks = [deal(stream, n) for _ in range(2)]
         self.close = CLOSE_PER_ROW * min(1.0, sqrt(CLOSE_FOLDS / (1 + int(self.looks[0].max()))))
         self.settings = replace(settings, seed=int(stream.integers(2**63)))
         self.comm, self.columns, self.chain, self.alone = comm, data.columns, chain, serial(comm.asked_to_stop)
@@ -125,6 +129,14 @@ class Combining:
         """Return the work of scoring the sets that are not scored yet."""
         return fsum(self.work(names) for names in change.before | change.after if names not in self.known)
 
+    def pilot(self, before: Pilot, now: Collection[Set]) -> Pilot:
+        """Return the present views, those that were there `before` with their clusters, in the order of the table."""
+        place = {column.name: i for i, column in enumerate(self.columns)}
+        found = {names: scored.found for names, scored in self.known.items()}
+        found |= {frozenset(view.columns): view for view in before.views}
+        order = sorted(now, key=lambda names: min(place[name] for name in names))
+        return replace(before, views=[found[names] for names in order])
+
 
 def combined(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, choice: Choice
@@ -154,11 +166,7 @@ def combined(
     work.score([Change(now, frozenset(), 0)])
     now, more = climbed(work, now, beyond, WORK_BEYOND)
     gain += more
-    place = {column.name: i for i, column in enumerate(data.columns)}
-    found = {names: scored.found for names, scored in work.known.items()}
-    found |= {frozenset(view.columns): view for view in pilots[best].views}
-    order = sorted(now, key=lambda names: min(place[name] for name in names))
-    return replace(pilots[best], views=[found[names] for names in order]), gain
+    return work.pilot(pilots[best], now), gain
 
 
 def climbed(

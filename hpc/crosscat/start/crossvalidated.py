@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, renumbered
 from mpibayes.hpc.crosscat.laws.view_density import ViewDensity, densities
-from mpibayes.hpc.crosscat.start.alone import advance, chain_on
+from mpibayes.hpc.crosscat.start.alone import advance, chain_on, without_learned_links
 from mpibayes.hpc.crosscat.start.related import Set
 from mpibayes.hpc.crosscat.start.strategy import SEARCHES, clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Found, found_by
@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.parallel.comm import Serial
 from mpibayes.io.rows import Column, Rows
 
+FOR_ALL, LEFT_OUT = -1, 10  # rows in no fold; one in so many is in a fold then
 FOLDS = 5  # after more searches than by default: close views need the rows, in four times the work
 BURN_IN_CYCLES, CYCLES_PER_STATE = 12, 4  # of a chain; it then runs as long again, and its states count
 CYCLES_PER_ROUND = 1, 4  # of split and merge moves, in burn-in and after: rounds take most of a cycle's time
@@ -51,14 +52,21 @@ def folds(stream: np.random.Generator, n: int, n_rows: int, n_searches: int) -> 
     return stream.permutation(n) % (FOLDS if n_searches > SEARCHES else 2 if n >= 2 * n_rows else 3)
 
 
+def left_out(stream: np.random.Generator, n: int) -> np.ndarray:
+    """Deal a tenth of n rows to fold 0, and the others to none: FOR_ALL."""
+    return np.where(stream.permutation(n) % LEFT_OUT, FOR_ALL, 0)
+
+
 def scored(
     alone: Serial, every: Sequence[Column], rows: Rows, fold: np.ndarray, settings: Settings, chain: int, names: Set,
     tree: Sequence[Set] = (),
 ) -> Scored:  # fmt: skip
-    """Score a set of columns. tree: sets of dependent columns, which the ties are of, too."""
+    """Score a set of columns. fold: of each row, from 0; FOR_ALL: chains have it, and none predicts it. tree: sets of
+    dependent columns, which the ties are of, too."""
     columns = [column for column in every if column.name in names]
     often, seldom = CYCLES_PER_ROUND if settings.split_merge is None else (settings.split_merge,) * 2
-    settings = replace(settings, view_concentration=None, split_merge=often)
+    concentration = settings.view_concentration if settings.learns_links else None  # links of views have their own rules
+    settings = replace(settings, view_concentration=concentration, split_merge=often)
     if not isinstance(settings.links, str):
         settings = replace(settings, links={a: b for a, b in settings.links.items() if names.issuperset((a, b))})
     cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
@@ -76,9 +84,9 @@ def scored(
             states.append(density.log_density(unseen))
         result[fold == f] = np.logaddexp.reduce(states, axis=0) - np.log(len(states))
         ties.append(_ties(density, groups(names, mixture.units, tree), unseen))
-    (view,) = found_by(mixture).views
+    (view,) = found_by(without_learned_links(mixture, renumbered(columns), others)).views
     found = replace(view, columns=tuple(column.name for column in columns))
-    return Scored(float(result.mean()), found, {of: fsum(fold[of] for fold in ties) / len(ties) for of in ties[0]})
+    return Scored(float(result[fold != FOR_ALL].mean()), found, {of: fsum(fold[of] for fold in ties) / len(ties) for of in ties[0]})
 
 
 def groups(names: Set, units: Sequence[Sequence[str]], tree: Sequence[Set]) -> list[Set]:

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
-from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of
+from mpibayes.hpc.crosscat.start.alone import advance, chain_on, rows_of, without_learned_links
 from mpibayes.hpc.crosscat.start.once import Result, once
 from mpibayes.hpc.crosscat.start.strategy import clusters_at_random
 from mpibayes.hpc.crosscat.start.views import Pilot, follow, found_by
@@ -72,18 +72,8 @@ def _clusters(
     mixture.start("random", clusters_at_random(len(part)))
     advance(mixture, CYCLES)
     if few is not None:
-        found = found_by(_without_learned_links(mixture, data, part))
+        found = found_by(without_learned_links(mixture, data.columns, part))
         mixture = chain_on(alone, data.columns, rows, settings, chain, views)
         follow(mixture, found)
         advance(mixture, CYCLES)
-    return found_by(_without_learned_links(mixture, data, rows)), np.zeros(0)
-
-
-def _without_learned_links(mixture: Mixture, data: Data, rows: Rows) -> Mixture:
-    """Return a chain with the same clusters as chains begin, which learn their own links."""
-    settings, views = mixture.settings, [view.columns for view in mixture.views]
-    if not (settings.likelihood and isinstance(settings.links, str) and settings.links != "none"):
-        return mixture
-    plain = chain_on(mixture.comm, data.columns, rows, replace(settings, links="none"), mixture.chain, views)
-    plain.start([view.z[0] for view in mixture.views])
-    return plain
+    return found_by(without_learned_links(mixture, data.columns, rows)), np.zeros(0)

@@ -87,10 +87,11 @@ def kept_in_words(n_searches: int, finished: Finished | None, first: int = 0) ->
     return f"; {done} of them already done" if done else ""
 
 
-def small_clusters(choice: Choice) -> bool:
-    """Return True if the clusters of the best search are small in one of its views of several columns."""
+def small_clusters(choice: Choice, least: float = SMALL_CLUSTER) -> bool:
+    """Return True if the clusters of the best search are small in one of its views of several columns. least: rows in
+    the cluster of a sampled row, on average, from which on they are not."""
     sizes = [view.statistics.size for view in choice.best.views if len(view.columns) > 1]
-    return any(float((size**2).sum()) < SMALL_CLUSTER * float(size.sum()) for size in sizes)
+    return any(float((size**2).sum()) < least * float(size.sum()) for size in sizes)
 
 
 def best_search(
@@ -204,11 +205,15 @@ def _renumbered(z: np.ndarray) -> np.ndarray:
     return np.where(z == IDLE, IDLE, np.searchsorted(names, z))
 
 
-def in_words(searches: Sequence[float], judges: int, gain: float | None = None, combined: float = 0.0) -> str:
+def in_words(
+    searches: Sequence[float], judges: int, gain: float | None = None, combined: float = 0.0, merged: float = 0.0
+) -> str:
     """Describe how far searches with these scores agree; if the table grew, whether the chain resumes as it was.
-    combined: gain of the views that all searches were combined to over those of the best."""
+    combined: gain of the views that all searches were combined to over those of the best; merged: of views that became
+    one for the links between their columns."""
     if gain is None:
         more = f"; combined with the others', {combined:.2g} nats a row better" if combined > 0.0 else ""
+        more += f"; some merged for links between their columns, {merged:.2g} nats a row better" if merged > 0.0 else ""
         return f"views: {of_chains_in_words([searches], judges)}{more}"
     scored = f"predicts {counted(judges, 'unseen row')} better than the"
     if gain > 0.0:
