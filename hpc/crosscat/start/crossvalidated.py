@@ -65,8 +65,9 @@ def scored(
     dependent columns, which the ties are of, too."""
     columns = [column for column in every if column.name in names]
     often, seldom = CYCLES_PER_ROUND if settings.split_merge is None else (settings.split_merge,) * 2
-    concentration = settings.view_concentration if settings.learns_links else None  # links of views have their own rules
-    settings = replace(settings, view_concentration=concentration, split_merge=often)
+    settings = replace(settings, split_merge=often)
+    if not settings.learns_links:  # those of views have rules of their own
+        settings = replace(settings, view_concentration=None)
     if not isinstance(settings.links, str):
         settings = replace(settings, links={a: b for a, b in settings.links.items() if names.issuperset((a, b))})
     cells = Gather(columns, [Held(every, [rows])], settings.blocks)(0)
@@ -86,7 +87,8 @@ def scored(
         ties.append(_ties(density, groups(names, mixture.units, tree), unseen))
     (view,) = found_by(without_learned_links(mixture, renumbered(columns), others)).views
     found = replace(view, columns=tuple(column.name for column in columns))
-    return Scored(float(result[fold != FOR_ALL].mean()), found, {of: fsum(fold[of] for fold in ties) / len(ties) for of in ties[0]})
+    score = float(result[fold != FOR_ALL].mean())
+    return Scored(score, found, {of: fsum(fold[of] for fold in ties) / len(ties) for of in ties[0]})
 
 
 def groups(names: Set, units: Sequence[Sequence[str]], tree: Sequence[Set]) -> list[Set]:

@@ -24,15 +24,16 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator
 
 FEW_ROWS = 48.0  # in the cluster of a sampled row, on average: above, views are not scored again
-LEAST_GAIN = 0.05  # of one view over two, in nats a row: 600 rows hardly tell less, and views apart are the simpler ones
+LEAST_GAIN = 0.05  # of one view over two, in nats a row: 600 rows hardly tell less; views apart are simpler
 
 
 def merged(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, choice: Choice, pilot: Pilot,
     links: str | Mapping[str, str],
 ) -> tuple[Pilot, float]:  # fmt: skip
-    """Return views, some merged, on every rank, and the gain in nats a row. Collective. Raises Stopped if the program is
-    asked to stop. settings, n_rows: of a search; choice: the best search; pilot: views that it led to; links: of the chain."""
+    """Return views, some merged, on every rank, and the gain in nats a row. Collective. Raises Stopped if the program
+    is asked to stop. settings, n_rows: of a search; choice: the best one; pilot: views that it led to; links: of the
+    chain."""
     settings, now = replace(settings, links=links), frozenset(frozenset(view.columns) for view in pilot.views)
     leaning = frozenset(column.name for column in data.columns if column.line or links == "forest")
     several = sum(not leaning.isdisjoint(names) for names in now) > 1

@@ -26,7 +26,6 @@ from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.finished import Finished
-from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 PART = "clusters"  # name of the result in `Finished`
