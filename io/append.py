@@ -18,6 +18,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.files import require_unchanged, stamps
+from mpibayes.io.import_notes import NONE
 from mpibayes.io.later_rows import NewRows
 from mpibayes.io.parts import in_columns, part_path, table_of_part
 from mpibayes.io.rows import BLOCKS, Column, Rows, slice_rows
@@ -92,7 +93,7 @@ def append_rows(
         columns, n_rows = new.fitted()
         if check is not None:
             check(columns, n_rows)
-        source = {**whole.source, "files": [path.name for path in paths], "absent": []}
+        source = {**whole.source, "files": [path.name for path in paths], "absent": [], **NONE}
         writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
         with nullcontext() if dry_run else writing as writer:
             digest = _written(new, columns, writer)

@@ -28,6 +28,7 @@ from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of
 from mpibayes.io.find_forms import Written, as_found, find_forms
 from mpibayes.io.follow_up import questions
 from mpibayes.io.hints import hints
+from mpibayes.io.import_notes import ImportNotes
 from mpibayes.io.making import Made, made_columns
 from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
@@ -160,16 +161,29 @@ def import_table(
         chosen = {*kept, *(p.name for p in profiles if p.kind is not None)}
         chosen |= {m.name for m in made if m.name != m.profile.name}
 
-        def write(chosen: set[str] | None) -> tuple[Table, Redundancy]:
-            options = (overwrite, rows, profiles, decisions, made, columns, may_count, weights)
+        def notes_of(redundancy: Redundancy, absences: Sequence[Absence]) -> tuple[list[str], list[str]]:
+            """Notes, without those on absences, and warnings, once all rows were seen."""
+            notes = [
+                *(weights.notes() if weights else ()),
+                *_notes(decisions, profiles),
+                *(() if source.survival else questions(profiles, decisions)),
+                *hints(profiles, decisions, {a.column for a in absences}),
+                *derived.notes(columns, redundancy),
+            ]
+            warnings = [d.warning for d in decisions if d.warning]
+            found = [*source.notes, *guesses, *unmet(missing, profiles, source), *no_events]
+            return notes, [*found, *warnings, *redundancy.warnings()]
+
+        def write(chosen: set[str] | None) -> tuple[Table, list[str], list[str]]:
+            options = (overwrite, rows, profiles, decisions, made, columns, may_count, weights, notes_of)
             return _write(source, out, *options, progress, finish, chosen)
 
         try:
-            table, redundancy = write(chosen)
+            table, asked_of, warnings = write(chosen)
         except Copied as of:
             decisions = without_copies(profiles, decisions, of)
             made, columns = made_columns(profiles, decisions, calendar - of.columns)
-            table, redundancy = write(None)
+            table, asked_of, warnings = write(None)
         absences = Absence.stored(table.source)
         absent = reasons(absences)
         decisions = [
@@ -182,24 +196,10 @@ def import_table(
         table,
         rows,
         _column_summaries(table, profiles, decisions, made),
-        (
-            *source.notes,
-            *guesses,
-            *unmet(missing, profiles, source),
-            *no_events,
-            *(d.warning for d in decisions if d.warning),
-            *redundancy.warnings(),
-        ),
+        tuple(warnings),
         time.perf_counter() - start,
         _reading(source),
-        notes=(
-            *(weights.notes() if weights else ()),
-            *_notes(decisions, profiles),
-            *(() if source.survival else questions(profiles, decisions)),
-            *notes(absences),
-            *hints(profiles, decisions, {a.column for a in absences}),
-            *derived.notes(table.columns, redundancy),
-        ),
+        notes=(*notes(absences), *asked_of),
         sha256=tuple(sums),
     )
 
@@ -265,10 +265,11 @@ def _profile_all(
 
 
 def _write(
-    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish, chosen
-) -> tuple[Table, Redundancy]:
-    """Make the second pass: write the table, and measure its redundancy. chosen: columns that stay even if they are
-    copies; other copies raise `Copied`, and nothing is written; None: all stay."""
+    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, notes_of, progress, finish,
+    chosen,
+) -> tuple[Table, list[str], list[str]]:  # fmt: skip
+    """Make the second pass: write the table, with its notes and warnings, which are returned, too. chosen: columns that
+    stay even if they are copies; other copies raise `Copied`, and nothing is written; None: all stay."""
 
     def require_no_copies(table: Table) -> None:
         if chosen is None:
@@ -315,9 +316,13 @@ def _write(
             if offences:
                 raise offences.error(source, "The file changed while it was read.")
         patterns.require_none(source.paths[0])
-        writer.source = {**about, "absent": [a.store() for a in absences.found()]}
+        found = list(absences.found())
+        asked, warnings = notes_of(redundancy, found)
+        left_out = {p.name: d.reason for p, d in zip(profiles, decisions, strict=True) if d.kind == "ignored"}
+        kept = ImportNotes(left_out, [*asked, *warnings])
+        writer.source = {**about, "absent": [a.store() for a in found], **kept.store()}
         finish()
-    return writer.table, redundancy
+    return writer.table, asked, warnings
 
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar, weight) -> None:

@@ -85,13 +85,13 @@ def import_sparse(
             spool.fill(parts, progress)
             require_unchanged(before)
             twice, entries = spool.in_order(first, *(ids and ids[:n] for ids, n in zip(given, first.shape)))
+        warnings = [*_left_over(vocabulary, given[1], first.shape[1]), *_left_over(row_ids, given[0], first.shape[0])]
+        warnings += _warnings(spool, entries, twice)
         about = {
             "names": list(first.names), "files": [path.name for path in paths], "format": first.format,
-            "vocabulary": None if vocabulary is None else Path(vocabulary).name,
+            "vocabulary": None if vocabulary is None else Path(vocabulary).name, "asked": warnings,
         }  # fmt: skip
         table = write_entries(out, entries, about, overwrite)
-    warnings = [*_left_over(vocabulary, given[1], first.shape[1]), *_left_over(row_ids, given[0], first.shape[0])]
-    warnings += _warnings(spool, table, twice)
     return SparseSummary(table, first.format, tuple(warnings), time.perf_counter() - began)
 
 
@@ -279,12 +279,12 @@ def _left_over(path: str | os.PathLike | None, ids: Sequence[str] | None, many: 
         yield f"{path}: {len(ids):,} lines, of which the first {many:,} are used"
 
 
-def _warnings(spool: _Spool, table: SparseTable, twice: int) -> Iterator[str]:
+def _warnings(spool: _Spool, entries: Entries, twice: int) -> Iterator[str]:
     if twice:
         yield f"{counted(twice, 'entry', 'entries')} of a pair that was there before: values added up"
     if empty := int((spool.per_row == 0).sum()):
         yield f"{counted(empty, 'row')} without an entry"
-    if idle := table.n_columns - int(spool.seen.sum()):
+    if idle := entries.n_columns - int(spool.seen.sum()):
         yield f"{counted(idle, 'column')} without an entry"
 
 

@@ -141,20 +141,20 @@ def first_of(names: Sequence[str]) -> str:
 
 def warnings(summary: ImportSummary, verbose: bool = False) -> list[str]:
     """Warnings; of those that say the same about many columns, only the first."""
-    if verbose:
-        return list(summary.warnings)
+    return list(summary.warnings if verbose else first_ones(summary.warnings, "; --verbose lists them"))
+
+
+def first_ones(warnings: Iterable[str], more: str = "", most: int = NAMED) -> Iterator[str]:
+    """Yield warnings; of those that say the same about more than `most` columns, only the first, which ends with
+    `more`."""
     alike: dict[str, list[str]] = {}
-    for warning in summary.warnings:
+    for warning in warnings:
         alike.setdefault(re.sub(r"'[^']*'|\d[\d.,]*|--(drop|keep|kind|missing) \S+", "", warning), []).append(warning)
-    return list(_first_ones(alike.values()))
-
-
-def _first_ones(alike: Iterable[list[str]]) -> Iterator[str]:
-    for names in alike:
-        if len(names) <= NAMED:
+    for names in alike.values():
+        if len(names) <= most:
             yield from names
         else:
-            yield f"{names[0]} (and {len(names) - 1:,} more columns likewise; --verbose lists them)"
+            yield f"{names[0]} (and {counted(len(names) - 1, 'more column')} likewise{more})"
 
 
 def _content(c: ColumnSummary) -> str:

@@ -1,5 +1,5 @@
 """The report of a run of any family, extended by the answers to queries: pairs of columns that the run weakens, linked
-pairs as tables of conditional distributions, and what is new since the last append to its table."""
+pairs as tables of conditional distributions, notes of the table's import, and what is new since the last append."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.registry import report_of
 from mpibayes.hpc.report.document import Document, Section, on_page
 from mpibayes.hpc.results.linked_tables import linked_tables
+from mpibayes.hpc.results.of_import import add_import_notes
 from mpibayes.hpc.results.since_rows import add_since
 from mpibayes.hpc.results.weak_pairs import look
 
@@ -22,6 +23,7 @@ def asked_report(run: Any) -> Document:
     """Make the report of an opened run. Raises the same errors as `hpc.results.report.report`."""
     made = report_of(run.chains[0].config.kind)(run)
     add_since(made, run)
+    add_import_notes(made, run.table.source)
     try:
         asking = Asking.of_run(run, DRAWS)
         weak = look(asking)

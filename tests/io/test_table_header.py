@@ -126,6 +126,8 @@ TYPED = {
     "a list for missing texts": (source(missing=["NA"]), "'missing' of what it was made from"),
     "a text for forms": (source(forms={"x": "ymd"}), "'forms' of what it was made from"),
     "absence of nothing": (source(absent=[{"column": "x"}]), "'absent' of what it was made from"),
+    "questions as a text": (source(asked="x"), "'asked' of what it was made from"),
+    "columns left out without a reason": (source(left_out=["x"]), "'left_out' of what it was made from"),
     "absences as a text": (source(absent="x"), "'absent' of what it was made from"),
     "no levels": (a_group("levels/1"), "'levels/1' is no dataset"),
     "no reals": (a_group("reals"), "'reals' is no dataset"),

@@ -5,8 +5,9 @@ import pytest
 import mpibayes as mb
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report.report import make
-from mpibayes.hpc.report.text import parts
+from mpibayes.hpc.report.document import PAGE, PAPER
+from mpibayes.hpc.report.page.markup import markup
+from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
@@ -47,11 +48,12 @@ def test_the_distribution_given_a_level(run, capsys, given, noted):
 
 
 def test_the_report_says_it_once(run):
-    """The note is in the text, and on the page where it says what was run."""
-    made, words = make(Posterior([run])), "no value where 'status' is 'alive'"
-    for facts in (next(parts(made)), made.sections[-1].parts[0]):
-        lines = [text for _, text in facts.lines if words in text]
-        assert len(lines) == 1 and "missing by definition" in lines[0]
+    """The note is on paper and on the page, each time in the section on the import."""
+    (section,) = [s for s in asked_report(Posterior([run])).sections if s.name == "table"]
+    for medium in (PAGE, PAPER):
+        lines = "".join(markup(part) for block in section.blocks(medium) for part in block)
+        assert lines.count("has no value where") == lines.count("missing by definition") == 1
+        assert "&#x27;status&#x27; is &#x27;alive&#x27;" in lines
 
 
 def test_rows_of_a_file(run, capsys, tmp_path):

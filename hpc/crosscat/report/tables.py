@@ -31,7 +31,6 @@ from mpibayes.hpc.report.tables import (
 from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.run.directory import read_start
 from mpibayes.hpc.scalar import named
-from mpibayes.io.absent import Absence, notes
 from mpibayes.text import counted, percent, span, took
 
 MATRIX = 8  # most chains compared pair by pair in the text; the picture and summary.json have all
@@ -57,12 +56,6 @@ def about(p: RunSummary) -> Lines:
         lines.append(("shapes", f"{', '.join(map(cut, shaped))}: in coordinates in which one population is normal"))
     for name, of in data.carve.blocks.items():
         lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
-    used = {c.name for c in data.stored}
-    lacking = [a for a in Absence.stored(run.table.source) if {a.column, a.where} <= used]
-    conditions = list(notes(lacking))
-    if conditions:
-        more = f"; and so under {counted(len(conditions) - 1, 'other condition')}" if len(conditions) > 1 else ""
-        lines.append(("missing", f"{conditions[0]}{more}. The model predicts these cells all the same"))
     return [*lines, *_about_chains(p)]
 
 
