@@ -8,7 +8,7 @@ File layout (format "mpibayes-table", version 2; all datasets contiguous, row-ma
     tallies  (N, Q)   float64   count columns: non-negative integers below 2^53, missing = NaN
     weights  (N,)     float64   survey weights, finite and from 0 on; `source` names their column as "weight"
     columns  JSON text          one object per column, in schema order
-    source   JSON text          how the source was read (column names, delimiter, missing markers), for later files
+    source   JSON text          how the source was read, for later files, and notes for reports (`io/import_notes.py`)
     levels/<column number>      variable-length UTF-8 strings, in code order; its attribute `ordered`, if present,
                                 says whether that order is a scale, least level first
 
