@@ -24,7 +24,7 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels.mixture import response
 from tests.exact import outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import FEWER, LEVEL, means, p_value
+from tests.exact.test_outcome import LEVEL, means, p_value
 
 N, ACTIVE, K = 90, 60, 3
 ANNEALING = Annealing("linear", passes=2.0, start_rows=1)
@@ -134,7 +134,7 @@ def test_all_rows_count_once_they_are_active():
 
 @pytest.mark.parametrize("firefly", [0, pytest.param(2, marks=pytest.mark.thorough)])
 def test_law_after_growth(firefly):
-    of = {"annealing": ANNEALING, "split_merge": 4, "firefly": firefly, "chains": FEWER}
+    of = {"annealing": ANNEALING, "split_merge": 4, "firefly": firefly}
     p, t = p_value(*means(serial(), "t4", 3, 30, **of))
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 

@@ -16,7 +16,7 @@ from mpibayes.hpc.outcome.metric import information
 from mpibayes.hpc.parallel.comm import serial
 from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import FEWER, LEVEL, in_python, p_of_wrong, require_law
+from tests.exact.test_outcome import LEVEL, in_python, p_of_wrong, require_law
 
 NAME, CYCLES = "count5", 60
 
@@ -28,7 +28,7 @@ def test_target():
 
 @pytest.mark.thorough
 def test_law():
-    require_law(NAME, 3, CYCLES, chains=FEWER)
+    require_law(NAME, 3, CYCLES)
 
 
 @pytest.mark.thorough

@@ -22,14 +22,14 @@ from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.kernels.mixture import response
 from tests.exact import outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import FEWER, LEVEL, means, p_of_wrong, p_value
+from tests.exact.test_outcome import LEVEL, means, p_of_wrong, p_value
 
 MOST_Z = 3.9  # two-sided level 1e-4
 TARGETS = [name for name, of in outcomes.TARGETS.items() if of["case"]["family"] in ("logistic", "t")]
 
 
 def test_law():
-    p, t = p_value(*means(serial(), "t4", 3, 40, firefly=2, chains=FEWER))
+    p, t = p_value(*means(serial(), "t4", 3, 40, firefly=2))
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 

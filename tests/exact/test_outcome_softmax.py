@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.comm import world
 from mpibayes.kernels.mixture import twin_response
 from tests.exact import outcome_target, outcomes
 from tests.exact.compare import seed
-from tests.exact.test_outcome import FEWER, LEVEL, in_python, means, p_of_wrong, p_value, require_law
+from tests.exact.test_outcome import LEVEL, in_python, means, p_of_wrong, p_value, require_law
 
 NAME, CYCLES = "soft5", 60
 
@@ -29,7 +29,7 @@ def test_target():
 @pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_law(n_shards):
-    require_law(NAME, n_shards, CYCLES, **({"chains": FEWER} if n_shards == 3 else {}))
+    require_law(NAME, n_shards, CYCLES)
 
 
 @pytest.mark.thorough

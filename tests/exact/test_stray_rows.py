@@ -95,7 +95,7 @@ def with_stray_rows(comm, name, strays, *how, **settings):
 
 
 def p_beside_an_outcome(name, cycles, strays, **settings):
-    """p and t of 24 chains."""
+    """p and t of all chains."""
 
     def sampler(comm, name, n_shards, *how, **more):
         return with_stray_rows(comm, name, strays, *how, **more, **settings)
@@ -114,7 +114,7 @@ def test_law_of_the_visits_alone_beside_an_outcome():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["t4", "glm4", "prof5py", "times4"])
 def test_law_beside_an_outcome(name):
-    p, t = p_beside_an_outcome(name, 300, [0, 2, 3])
+    p, t = p_beside_an_outcome(name, 200, [0, 2, 3])
     assert p >= LEVEL, f"{name}: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
