@@ -74,20 +74,25 @@ class Form:
 
 @dataclass(frozen=True)
 class NumbersLike(Form):
-    """Numbers of a file that all have at least `decimals` decimals."""
+    """Numbers of a file that all have at least `decimals` decimals, and at most `most`, if this is given."""
 
     decimals: int = 0
+    most: int | None = None
 
     def written(self, plain: str) -> str:
+        if self.most is not None:
+            plain = f"{round(float(plain), self.most) + 0.0:.{self.most}f}"  # no -0
         whole, _, decimals = plain.partition(".")
-        return super().written(f"{whole}.{decimals.ljust(self.decimals, '0')}")
+        decimals = (decimals if self.most is None else decimals.rstrip("0")).ljust(self.decimals, "0")
+        return super().written(f"{whole}.{decimals}" if decimals else whole)
 
 
-def least_decimals(form: Form | None, texts: pa.StringArray) -> int:
-    """Return the least number of decimals of the numbers among the texts; 0 without numbers."""
+def decimals_of(form: Form | None, texts: pa.StringArray) -> tuple[int, int]:
+    """Return the least and the largest number of decimals of the numbers among the texts; 0 and 0 without numbers."""
     plain = texts if form is None else form.plain(texts)
     matches = (re.fullmatch(r"[+-]?\d*(?:\.(\d*))?", text) for text in plain.to_pylist() if text)
-    return min((len(match[1] or "") for match in matches if match), default=0)
+    numbers = [len(match[1] or "") for match in matches if match] or [0]
+    return min(numbers), max(numbers)
 
 
 def form_of(

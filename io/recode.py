@@ -22,7 +22,7 @@ from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type
 from mpibayes.io.dialect import MARKED
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
 from mpibayes.io.files import HDF5, first_bytes
-from mpibayes.io.forms import Form, NumbersLike, least_decimals
+from mpibayes.io.forms import Form, NumbersLike, decimals_of
 from mpibayes.io.header import MISSING
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
@@ -254,6 +254,7 @@ class _TextFile:
         self._numbers = {
             c.name: set(texts) for c, texts in zip(columns, markers) if not c.levels and c.name in self._places
         }
+        self._steps = {c.name: c.resolution for c in columns}
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
         return (rows for rows, _ in self.batches(wrong, new))
@@ -296,7 +297,8 @@ class _TextFile:
         return examples
 
     def _decimals(self) -> dict[str, NumbersLike]:
-        """Forms of columns of numbers that all have decimals, trailing zeros too, in the first batch."""
+        """Forms of columns of numbers, as in the first batch: they all have decimals, trailing zeros too, or have few,
+        to which multiples of the column's step were rounded."""
         forms = {n: self._forms.get(n) for n in self._numbers}
         forms = {n: form for n, form in forms.items() if not isinstance(form, Dates)}
         result: dict[str, NumbersLike] = {}
@@ -305,8 +307,12 @@ class _TextFile:
                 for name, form in forms.items():
                     texts = batch.columns[self._places[name]].texts
                     texts = pa.array([t for t in texts.to_pylist() if t not in self._numbers[name]], pa.string())
-                    if n := least_decimals(form, texts):
-                        result[name] = NumbersLike(**vars(form or Form()), decimals=n)
+                    least, most = decimals_of(form, texts)
+                    step = self._steps[name] * 10.0**most
+                    rounded = step > 1.0 and abs(step - round(step)) > 1e-6 * step
+                    if least or rounded:
+                        form = form or Form()
+                        result[name] = NumbersLike(**vars(form), decimals=least, most=most if rounded else None)
         return result
 
     def _original_batches(self) -> Iterator:

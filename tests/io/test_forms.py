@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io.forms import Form, NumbersLike, form_of, least_decimals
-from mpibayes.io.recode import read_like
+from mpibayes.io.forms import Form, NumbersLike, decimals_of, form_of
+from mpibayes.io.ingest import import_table
+from mpibayes.io.recode import opened_like, read_like
 from tests.io.importing import imported_columns
 
 G = np.random.Generator(np.random.Philox(5))
@@ -176,6 +177,29 @@ def test_decimals_are_those_that_all_numbers_have():
     cases += [(None, ["33", "4.25"], 0, "30"), (None, ["x"], 0, "30"), (Form(","), ["1,50", "-2,00"], 2, "30,00")]
     cases += [(Form(".", ",", "$"), ["$1,234.50"], 2, "$30.00")]
     for form, texts, n, text in cases:
-        assert least_decimals(form, pa.array(texts)) == n
+        assert decimals_of(form, pa.array(texts))[0] == n
         assert (NumbersLike(**vars(form or Form()), decimals=n) if n else form or Form()).written("30") == text
     assert NumbersLike(decimals=2).written("0.125") == "0.125"
+
+
+def test_rounded_multiples_have_the_decimals_of_the_file():
+    """6.6667, twelve steps of Fahrenheit in Celsius, where a file has tenths."""
+    assert decimals_of(None, pa.array(["6.7", "12", "x"])) == (0, 1)
+    for decimals, text, written in (
+        (1, "6.6667", "6.7"), (1, "12", "12.0"), (0, "12.0002", "12"), (0, "-0.04", "0"), (1, "-0.04", "0.0"),
+    ):  # fmt: skip
+        assert NumbersLike(decimals=decimals, most=1).written(text) == written
+
+
+def test_drawn_degrees_are_written_with_the_decimals_of_the_file(tmp_path):
+    """Whole degrees Fahrenheit in tenths of Celsius: the table's step is 5/9, drawn cells are multiples of it."""
+    degrees, others = np.round(np.random.default_rng(1).normal(60.0, 12.0, (2, 2000)))
+    tenths, quarters = np.round((degrees - 32.0) / 1.8, 1), others / 4.0
+    lines = [f"{a},{b}" for a, b in zip(tenths, quarters)]
+    (tmp_path / "t.csv").write_text("\n".join(["celsius,quarters", *lines]) + "\n")
+    table = import_table(tmp_path / "t.csv", tmp_path / "t.h5").table
+    steps = [c.resolution for c in table.columns]
+    forms = opened_like(table, tmp_path / "t.csv").originals().forms
+    assert steps == pytest.approx([5 / 9, 0.25], rel=3e-3)
+    assert forms["celsius"].written(repr(12 * steps[0])) == "6.7" and forms["celsius"].written("10") == "10.0"
+    assert forms["quarters"].written("3.25") == "3.25"
