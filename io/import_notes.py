@@ -12,6 +12,7 @@ from mpibayes.io import absent
 from mpibayes.io.summary import first_of, first_ones
 from mpibayes.text import counted
 
+BY_OWNER = "left out by the schema or --drop"
 NONE: Mapping[str, Any] = {"left_out": {}, "asked": []}  # in the record of a part
 
 
@@ -37,11 +38,12 @@ class ImportNotes:
         """Lines on the columns left out, unless a warning says more: one for each reason. brief: with a few names."""
         told = {line.partition(": ")[0] for line in self._warned()}
         reasons: dict[str, list[str]] = {}
-        for name, reason in self.left_out.items():
+        left_out = {name: BY_OWNER if reason == "as given" else reason for name, reason in self.left_out.items()}
+        for name, reason in left_out.items():
             if f"column '{name}'" not in told:
                 reasons.setdefault(re.split("[:(]", reason)[0].strip(), []).append(name)
         lines = [
-            f"column '{names[0]}': {self.left_out[names[0]]}" if len(names) == 1
+            f"column '{names[0]}': {left_out[names[0]]}" if len(names) == 1
             else f"{counted(len(names), 'column')}, {reason}: {first_of(names) if brief else ', '.join(names)}"
             for reason, names in reasons.items()
         ]  # fmt: skip

@@ -105,3 +105,10 @@ def test_the_page_of_a_wide_table_is_short():
     assert page.count("<li>") == MOST and f"{22 - MOST} more in report.txt" in page
     assert "(and 89 more columns likewise)" in page and "9 columns, identifier: id 0" in page
     assert all(f"- {line}" in paper for line in map(visible, asked)) and paper.count("is left out") == 90
+
+
+def test_columns_that_the_owner_left_out():
+    notes = ImportNotes({"weight": "as given", "person": "identifier: text, all of it different"})
+    assert notes.without(brief=True) == [
+        "column 'weight': left out by the schema or --drop", "column 'person': identifier: text, all of it different",
+    ]  # fmt: skip
