@@ -153,15 +153,15 @@ class Case:
         return done.returncode, done.stdout + done.stderr
 
     def import_table(self) -> None:
-        """Import, possibly killed in the middle: there is a complete table under its name, or none. SIGKILL may leave a
-        temporary file (`io.files.replacing`), which nobody else may take for dead."""
+        """Import, possibly killed in the middle: there is a complete table under its name, or none. A signal other than
+        SIGINT may leave a temporary file (`io.files.replacing`), which nobody else may take for dead."""
         table, words, killed = self.folder / "table.h5", ["import", "table.csv", "table.h5"], set[Path]()
         if self.random.random() < 0.25:
             start = Start(words, 1, self.folder)
             time.sleep(self.random.uniform(0.0, 0.8))
             kind = self.random.choice([k for k in SIGNALS if k not in ("kill -9 mpirun", "SIGINT to a rank")])
             self.fault(start, kind, "import")
-            if SIGNALS[kind] == signal.SIGKILL:
+            if SIGNALS[kind] != signal.SIGINT:
                 killed = set(self.folder.glob("*.tmp"))
             if table.exists():
                 Table.open(table)
