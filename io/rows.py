@@ -133,6 +133,10 @@ class Rows:
             return self._alike(lambda array: array.take(index, 0))  # several times as fast
         return self._alike(lambda array: np.array(array[index], order="C"))
 
+    def part(self, start: int, stop: int) -> Rows:
+        """Return the rows from start to stop, not copied."""
+        return self._alike(lambda array: array[start:stop])
+
     def only(self, arrays: Collection[str]) -> Rows:
         """Copy the rows, keeping only columns in `arrays`."""
         n = len(self.codes8)

@@ -65,6 +65,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
         columns_stay=strategy.cycles_alone(config, n_rows),
+        group_moves=None if sampler.group_moves == "auto" else sampler.group_moves,
         column_powers=sampler.column_powers,
         links=model.parents if model.likelihood else "none",
         link_base=model.link_base,

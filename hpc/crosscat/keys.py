@@ -253,7 +253,7 @@ NEEDED = {"mixture": False, "crosscat": True, "auto": False}
 SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # the table decides what auto means: choice.py
 OF_VIEWS = {  # keys without effect in a mixture
     "model": ("view_concentration", "view_discount"),
-    "sampler": ("init_views", "searches", "column_moves", "view_moves", "column_powers"),
+    "sampler": ("init_views", "searches", "column_moves", "view_moves", "group_moves", "column_powers"),
 }
 
 

@@ -94,7 +94,20 @@ class Sampler(Section):
         "at most 500,000 cells (splits and merges there: 64); 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
-    view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
+    view_moves: int = key(
+        2,
+        "splits and merges of views that such a cycle proposes, in searches and where no search or no group move is made",
+        whole(0, 10_000),
+        ge=0,
+        le=10_000,
+    )
+    group_moves: Literal["auto"] | CyclesOrNone = key(
+        "auto",
+        "cycles between proposals to move a group of columns to another view, or to a new one, in which rows follow the "
+        "columns; auto: 4 until cycle 100 on at most 500,000 cells, else 32; 0: none",
+        f'"auto" or {CYCLES_OR_NONE}',
+        formerly=0,
+    )
     column_powers: CyclesOrNone = key(
         0, "cycles between two draws of a column's view in which rows follow the column; 0: none", CYCLES_OR_NONE
     )

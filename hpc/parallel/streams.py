@@ -119,6 +119,8 @@ class Purpose(IntEnum):
     OUTCOME_VIEW = 108  # view of an outcome, with coefficients proposed in the others
     OUTCOME_HOST = 109  # column of that view that stays while the others change views
     COMBINED = 110  # rows, folds and seed of the chains that score views of several searches
+    GROUPS = 111  # columns that go to another view together, that view, and whether they do
+    GROUP_ROWS = 112  # rows on which their dependence is measured (sub = 0), and how
     GROWN = 87  # seed of the chains of a run to which rows were added; cycle = number of times
 
 

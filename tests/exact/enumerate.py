@@ -142,9 +142,9 @@ VECTOR_CASES = {
 def partitions(n_rows: int) -> np.ndarray:
     """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic;
     read-only."""
-    strings = [(0,)]
-    for _ in range(n_rows - 1):
-        strings = [(*s, k) for s in strings for k in range(max(s) + 2)]
+    strings = [()]
+    for _ in range(n_rows):
+        strings = [(*s, k) for s in strings for k in range(max(s, default=-1) + 2)]
     result = np.array(strings, dtype=np.int64)
     result.flags.writeable = False
     return result

@@ -20,7 +20,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import crosscat
 from tests.exact import view_transitions as views
 from tests.exact.compare import LOOKS, chi_square, seed
-from tests.exact.enumerate import log_eppf, partitions
+from tests.exact.paths import Enumerated, Laws
 
 LEVEL = 1e-4
 ROUNDING = 1e-12
@@ -31,88 +31,14 @@ THOROUGH = pytest.mark.thorough
 # ---- as a matrix -----------------------------------------------------------------------------------------------------
 
 
-class Laws:
-    """Laws of the rows of a view with some columns at a power, over all partitions. directions: of the scans."""
-
-    def __init__(self, of: views.Views, directions=(1, -1)):
-        self.chain, self.directions, self.known = of.chain, directions, {}
-        self.partitions = partitions(of.chain.n_rows)
-        self.process = tuple(float(np.ravel(of.setup.process[name])[0]) for name in ("concentration", "discount"))
-        self.log_prior = np.array([log_eppf(np.bincount(z), *self.process) for z in self.partitions])
-
-    def rowwise(self, number):
-        z = self.partitions[number]
-        return Rowwise([z.astype(np.int32)], int(z.max()) + 1, self.process)
-
-    def number(self, z):
-        first = {}
-        named = [first.setdefault(k, len(first)) for k in np.concatenate(z).tolist()]
-        return int(np.flatnonzero((self.partitions == named).all(axis=1))[0])
-
-    def _once(self, make, *names):
-        key = make.__name__, *names
-        if key not in self.known:
-            self.known[key] = make(*names)
-        return self.known[key]
-
-    def score(self, names, body, power):
-        """Log marginal likelihood of a body at a power, (B,)."""
-
-        def scores(names, body, power):
-            paths = [powers.Path(self.chain, self.rowwise(b), names, body, 0) for b in range(len(self.partitions))]
-            return np.array([path._log_marginal(path._statistics(), power) for path in paths])
-
-        return self._once(scores, names, body, power)
-
-    def scans(self, names, body, power):
-        """Transition probabilities of a Gibbs scan of the rows, one direction or the other, (B, B)."""
-
-        def matrix(names, body, power):
-            others = sum(self.score(names, (name,), 1.0) for name in names - set(body))
-            log_p = self.log_prior + others + self.score(names, body, power)
-            steps = [self._step(row, np.exp(log_p - log_p.max())) for row in range(self.chain.n_rows)]
-            each = [np.eye(len(log_p)) for _ in self.directions]
-            for i, direction in enumerate(self.directions):
-                for step in steps[::direction]:
-                    each[i] = each[i] @ step
-            return sum(each) / len(each)
-
-        return self._once(matrix, names, body, power)
-
-    def _step(self, row, p):
-        rest = np.delete(self.partitions, row, axis=1)
-        together = (rest[:, :, None] == rest[:, None, :]).reshape(len(rest), -1)
-        same = (together[:, None] == together).all(axis=2) * p
-        return same / same.sum(axis=1, keepdims=True)
-
-
-class Enumerated(powers.Path):
-    """The program's path with the sweeps of these laws, on a tape."""
-
-    def __init__(self, laws, tape, start, names, body):
-        self.laws, self.tape, self.of, self.at = laws, tape, (frozenset(names), tuple(body)), laws.number(start.z)
-
-    def _statistics(self):
-        return self.at
-
-    def _log_marginal(self, at, power):
-        return self.laws.score(*self.of, power)[at]
-
-    def _sweep(self, at, power, level):
-        self.at = self.tape.choose(self.laws.scans(*self.of, power)[at])
-
-    def end(self):
-        return self.laws.rowwise(self.at)
-
-
 class AtTheEnd(Enumerated):
     """Wrong: work is computed from the rows after a step."""
 
     def run(self, leaving):
-        steps = np.linspace(0.0, 1.0, powers.LEVELS + 1)
+        steps = np.linspace(0.0, 1.0, self.levels + 1)
         steps, work = steps[::-1] if leaving else steps, 0.0
         for level, (before, power) in enumerate(pairwise(steps), 1):
-            if level < powers.LEVELS:
+            if level < self.levels:
                 self._sweep(self.at, power, level)
             work += self._log_marginal(self.at, power) - self._log_marginal(self.at, before)
         return -work if leaving else work
@@ -128,7 +54,7 @@ def taped(levels, kind, directions):
         once.append(laws)
 
         def path(chain, start, names, body, lane, outcome):
-            return kind(laws, tapes[-1], start, names, body)
+            return kind(laws, tapes[-1], start, names, body, levels)
 
         def draw_on_grid(log_weight, stream):
             weight = np.exp(log_weight - log_weight.max())
@@ -142,7 +68,6 @@ def taped(levels, kind, directions):
                 powers, "auxiliaries", lambda *_: [laws.rowwise(tapes[-1].choose(np.exp(laws.log_prior)))]
             ),
             mock.patch.object(powers, "draw_on_grid", draw_on_grid),
-            mock.patch.object(powers, "LEVELS", levels),
             mock.patch.object(powers, "Path", lambda *given: (path if given[4] else right)(*given)),
         ):
             yield tapes

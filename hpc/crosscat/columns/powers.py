@@ -5,9 +5,6 @@ an auxiliary one from the prior, from 0 to 1. Between two steps the rows of the 
 present power. The steps' log ratios add up to the work W of a path, and the view is drawn in proportion to its prior
 weight times exp(-W) or exp(W) (Neal 2001; Nilmeier et al. 2011). The view that the column leaves and the one that it
 joins keep the labels at the end of their paths; all other views keep their old labels.
-
-A sweep is reversible with respect to the law at its power: draw weights and parameters given the labels, then every
-label by itself, except one anchor per cluster. It has no tail, so clusters neither open nor vanish on a path.
 """
 
 from __future__ import annotations
@@ -19,19 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.errors import NumericalError
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.components.product import Parameters, Part
+from mpibayes.hpc.components.product import Parameters
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.columns.bodies import Bodies
+from mpibayes.hpc.crosscat.columns.following import Following
 from mpibayes.hpc.crosscat.columns.scan import Present, Rowwise, auxiliaries, of_views
 from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.crosscat.view.pruning import Pruning
-from mpibayes.hpc.crosscat.view.state import Shared, Weights, exchange
-from mpibayes.hpc.crosscat.view.sweep import Step
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
-from mpibayes.kernels import mixture as kernels
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
@@ -40,7 +34,6 @@ if TYPE_CHECKING:
 LEVELS = 10  # steps of a path
 LANES = 1 << 28  # first random-number lane of the sweeps
 AUXILIARY = 1 << 19  # number of the auxiliary view, beyond the numbers that a scan uses
-NO_SHARD = -1  # owner of every cluster
 
 
 def due(chain: Mixture) -> bool:
@@ -92,13 +85,14 @@ def _moved(where: np.ndarray, body: int, view: int) -> np.ndarray:
 class Path:
     """The rows of a partition while a body's likelihood is raised to power 1 or lowered to 0. names: the partition's
     columns, including the body's. outcome: the chain's, if labels of this partition depend on it; clusters keep their
-    coefficients. Methods are collective."""
+    coefficients. levels: steps. Methods are collective."""
 
     def __init__(
         self, chain: Mixture, start: Rowwise, names: set[str], body: Sequence[str], lane: int,
-        outcome: Outcome | None = None,
+        outcome: Outcome | None = None, levels: int | None = None,
     ):  # fmt: skip
-        self.chain, self.comm, self.start, self.lane, self.outcome = chain, chain.comm, start, lane, outcome
+        self.chain, self.comm, self.start, self.lane = chain, chain.comm, start, lane
+        self.levels = levels or LEVELS
         self.components, self.hyper, cells = chain.of_columns(names, chain.held_with(names))
         self.hyper = replace(self.hyper, concentration=start.process[0], discount=start.process[1])
         self.shards = [replace(shard, rows=cells(i)) for i, shard in enumerate(chain.shards)]
@@ -107,7 +101,7 @@ class Path:
             (place, c) for place, kind in enumerate(self.components.kinds) for c in range(len(kind))
             if kind.members(c)[0].name in body
         ]  # fmt: skip
-        self.prior, self.dealing = self.components.prior(self.hyper), self.components.deal(self.comm.size)
+        self.following = Following(self.comm, self.components, self.hyper, outcome)
         self.moments = sync.Moments(self.components)
         self.pruning = Pruning(self.shards, self.components.categorical.offsets)
         self.counts = sync.counted(self.components, self._labelled(), start.n_labels)
@@ -118,12 +112,12 @@ class Path:
 
     def run(self, leaving: bool) -> float:
         """Follow the path; return the term of its view's log weight that comes from the work, on root."""
-        powers = np.linspace(0.0, 1.0, LEVELS + 1)
+        powers = np.linspace(0.0, 1.0, self.levels + 1)
         powers, work = powers[::-1] if leaving else powers, 0.0
         for level, (before, power) in enumerate(pairwise(powers), 1):
             statistics = self._statistics()
             work += self._log_marginal(statistics, power) - self._log_marginal(statistics, before)
-            if level < LEVELS:
+            if level < self.levels:
                 self._sweep(statistics, power, level)
         return -work if leaving else work
 
@@ -146,37 +140,15 @@ class Path:
 
     def _sweep(self, statistics: Statistics, power: float, level: int) -> None:
         """Draw the label of every row except the anchors, with the body at a power."""
-        n_labels, chain = self.start.n_labels, self.chain
-        key = {**chain.key, "chain": in_lane(chain.chain, self.lane + (level << 20))}
-        nobody, anchor = np.zeros(n_labels, bool), np.full(n_labels, kernels.UNANCHORED, np.uint64)
-        for shard, z in zip(self.shards, self.z):
-            part = kernels.anchors(z, shard.start, **key, owned=nobody, n_clusters=n_labels)
-            np.minimum(anchor, part, out=anchor)
-        self.comm.least_everywhere(anchor)
-        weights, part = None, self.dealing.part(self.comm.rank)
-        if self.comm.rank == 0:
-            concentration, discount = self.start.process
-            log_weight = Stream(purpose=Purpose.WEIGHTS, **key).log_dirichlet(statistics.size - discount)
-            weights = Weights(concentration, discount, log_weight, np.zeros(0), 0.0)
-        pairs = zip(self.components.kinds, part)
-        columns = {kind.hyper: getattr(self.hyper, kind.hyper)[rows] for kind, rows in pairs}
-        drawn = self._parameters(statistics, power, part, key)
-        weights, _, parameters = exchange(self.comm, self.dealing, n_labels, 0, weights, columns, drawn)
-        shared = Shared(self.hyper, anchor, weights, parameters)
-        owner = np.full(n_labels, NO_SHARD)
-        of = self.prior, self.components, (), 1, key, self.pruning, self.outcome
-        step = Step(shared, nobody, np.arange(n_labels), owner, None, *of)
-        try:
-            self.z = [step.run(shard, z) for shard, z in zip(self.shards, self.z)]
-        except FloatingPointError as error:  # `run.loop.main` ends the other ranks
-            words = f"cycle {chain.cycles}: a row cannot be scored in a draw of a view"
-            raise NumericalError(words, [str(error)]) from None
-        sync.add_up(self.comm, [step.changes.kept])
-        self.counts = sync.Counts(*(a + b for a, b in zip(self.counts, step.changes.kept)))
+        key = {**self.chain.key, "chain": in_lane(self.chain.chain, self.lane + (level << 20))}
+        drawn = self._parameters(statistics, power, key)
+        of = self.shards, self.z, statistics, self.start.process[1], key, drawn, self.pruning
+        self.z, changes = self.following.sweep(*of)
+        self.counts = sync.Counts(*(a + b for a, b in zip(self.counts, changes)))
 
-    def _parameters(self, statistics: Statistics, power: float, part: Part, key) -> Parameters:
-        """Draw the parameters of a part's columns, with the body at the power."""
-        result = self.components.draw(self.hyper, statistics, part, key)
+    def _parameters(self, statistics: Statistics, power: float, key) -> Parameters:
+        """Draw the parameters of this rank's columns, with the body at the power."""
+        result, part = self.following.parameters(statistics, key), self.following.dealing.part(self.comm.rank)
         stream = Stream(purpose=Purpose.PARAMETERS, **key)
         for place, c in self.body:
             if not part[place].start <= c < part[place].stop:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from mpibayes.errors import NumericalError
 from mpibayes.hpc.crosscat import host
 from mpibayes.hpc.crosscat.columns import powers, scan, subtrees
+from mpibayes.hpc.crosscat.columns.groups import Group
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.view import sync
 from mpibayes.hpc.links.forest import ROOT
@@ -47,19 +49,32 @@ def move(chain: Mixture) -> dict[str, int]:
             moved += 1
             regroup(chain, *result)
             host.rate(chain)
-    accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
-    if not moves.due_for_views(every, chain.cycles, chain.n_cells, chain.settings.search == "done"):
-        tried = 0
-    for number in range(tried):
+    accepted, proposals = 0, _of_views(chain, every)
+    for proposal in proposals:
         try:
-            result = chain.move_of_views(chain, number).run()
+            result = proposal(chain).run()
         except FloatingPointError as error:  # raised on root only: `run.loop.main` ends the other ranks
             words = f"cycle {chain.cycles}: a row cannot be scored in a move of views"
             raise NumericalError(words, [str(error)]) from None
         if result is not None:
             regroup(chain, *result)
+            host.rate(chain)
             accepted += 1
-    return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
+    return {"columns_moved": moved, "view_moves_tried": len(proposals), "view_moves": accepted}
+
+
+def _of_views(chain: Mixture, every: int | None) -> list[Callable]:
+    """Return the moves of views with which this cycle ends: a group of columns, or splits and merges."""
+    s, cycle, n_cells = chain.settings, chain.cycles, chain.n_cells
+    if not s.likelihood or cycle <= s.columns_stay:
+        return []
+    result: list[Callable] = []
+    if moves.due_for_groups(s.group_moves, cycle, n_cells) and not chain.growing:
+        result.append(Group)
+    searched = s.search == "done"
+    if moves.due_for_views(every, cycle, n_cells, searched) and (s.group_moves == 0 or not searched):
+        result += [partial(chain.move_of_views, number=number) for number in range(s.view_moves)]
+    return result
 
 
 def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None, Mapping[str, np.ndarray]]:

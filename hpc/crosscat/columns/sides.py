@@ -54,8 +54,8 @@ def log_odds(whole: Part, unit_of: Sequence[int], cut: Callable[[np.ndarray], Pa
             _seated(part, key, 2 * number + s) if number else by_value(part.rows, stream)
             for s, part in enumerate(parts)
         ]
-        scores = [_scores(whole, unit_of, z) - _scores(whole, unit_of, z[order]) for z in labels]
-        odds, before = scores[1] - scores[0], side
+        each = [scores(whole, unit_of, z) - scores(whole, unit_of, z[order]) for z in labels]
+        odds, before = each[1] - each[0], side
         side = np.where(odds > 0, 1, 0)
         side[[f, g]] = 0, 1
         if (side == before).all():
@@ -72,7 +72,7 @@ def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
     return compact(z)
 
 
-def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
+def scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
     """Return the log marginal likelihood of each unit under the labels z, (U,)."""
     of, out = whole.components, np.zeros(max(unit_of) + 1)
     s = Statistics(*kernels.accumulate(whole.rows, z, int(z.max(initial=-1)) + 1, of.categorical.offsets))

@@ -21,7 +21,7 @@ def chain_on(
     views: Sequence[Sequence[str]] | None = None,
 ) -> Mixture:  # fmt: skip
     """Return a chain on the given rows, which have these columns and no others, whose columns stay in their views."""
-    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, column_powers=0)
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, group_moves=0, column_powers=0)
     result = Mixture(alone, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
     result.scored = False
     return result

@@ -73,7 +73,8 @@ def searched(
     """Run a search on the given rows from n_views groups of columns, and return it. probe: held-out rows that judge the
     views it tries."""
     alone = replace(
-        settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES_PER_CYCLE, column_powers=0
+        settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES_PER_CYCLE,
+        group_moves=0, column_powers=0,
     )
     alone = replace(alone, search="running", columns_stay=0)
     comm = comm or serial()
