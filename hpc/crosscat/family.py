@@ -1,5 +1,4 @@
-"""Mixtures and cross-categorizations under the run loop: their settings in a configuration, and a chain with its scores
-and kept labels."""
+"""Mixtures and cross-categorizations under the run loop: their settings, and a chain with scores and kept labels."""
 
 from __future__ import annotations
 

@@ -53,7 +53,6 @@ class Laws:
         return self._once(matrix, names, body, power)
 
 
-
 class Enumerated(powers.Path):
     """The program's path with the sweeps of these laws, on a tape."""
 
@@ -99,7 +98,9 @@ class EnumeratedBuildup(Buildup):
         everything = partitions(end)
 
         def matrix():
-            return scans(everything, np.array([self._log_target(self._at(level, z)) for z in everything]), self.directions)
+            return scans(
+                everything, np.array([self._log_target(self._at(level, z)) for z in everything]), self.directions
+            )
 
         before = number(everything, self.z[0][:end])
         return self._at(level, everything[self.tape.choose(self._once(matrix, level)[before])])

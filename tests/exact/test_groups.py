@@ -129,11 +129,8 @@ ALONE = {"column_moves": 0, "view_moves": 0, "group_moves": 1}
 @contextlib.contextmanager
 def small(core=1, growth=1.0):
     """Batches and paths of a few rows and steps."""
-    with contextlib.ExitStack() as changed:
-        for owner, name, value in (
-            (buildup, "CORE", core), (buildup, "GROWTH", growth), (groups, "STEPS", (2, 4, 6)), (groups, "NOWHERE", 0.1), (groups, "NEAR", (1,)), (groups, "NEW", 0.8),
-        ):  # fmt: skip
-            changed.enter_context(mock.patch.object(owner, name, value))
+    chances = {"STEPS": (2, 4, 6), "NOWHERE": 0.1, "NEAR": (1,), "NEW": 0.8}
+    with mock.patch.multiple(buildup, CORE=core, GROWTH=growth), mock.patch.multiple(groups, **chances):
         yield
 
 

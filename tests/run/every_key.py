@@ -250,6 +250,7 @@ SEVERAL_VIEWS = LINKS | {
     "sampler.searches": [("sampler.searches=3", SEARCH)],
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
+    **each("sampler.group_moves", "2", "0"),
     **each("sampler.column_powers", "1"),
 }
 FEATURES = {

@@ -31,6 +31,7 @@ columns = ["width", "height"]
 init_views = 4
 view_moves = 1
 column_powers = 2
+group_moves = 3
 split_merge = 4
 [run]
 seed = 5

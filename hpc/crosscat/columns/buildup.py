@@ -9,7 +9,7 @@ of the columns. Taking down follows the same path backwards from given labels, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CORE = 64  # expected number of rows in the first batch
 GROWTH = 0.5  # rows of another batch, as a share of the rows before it
 PIECE = 4_096  # rows of a batch that are scored at a time
-SEATED = 1 << 20  # added to `sub` where concentration and discount are drawn for seating, not for sweeps
+SEATING = 1  # `sub` of the stream of concentration and discount where they are drawn for seating, not for sweeps
 
 
 def sizes(n_rows: int) -> list[int]:
@@ -171,7 +171,7 @@ class Buildup:
         """Draw the labels of a batch; return their log probability, on root. statistics: of the rows before it; None:
         there are none. follow: keep the batch's labels, of which those from n_labels on are its own clusters."""
         n_early, log_q = self.n_labels, 0.0
-        process = self.law.start() if statistics is None else self._process(statistics, level, SEATED)
+        process = self.law.start() if statistics is None else self._process(statistics, level, SEATING)
         late = [np.arange(*part) for part in self._batch(level)]
         if statistics is not None:
             tail = kernels.Tail(self.following.prior, *process, 0.0)

@@ -34,7 +34,7 @@ WHOLE = 0.5  # probability that all columns of the view go
 NEW = 0.3  # probability of a new view, where columns stay
 FLOOR = 0.2  # nats added to a column's dependence, so that every view may be chosen
 NOWHERE = 3.0  # nats: weight of no move at all, which saves one where no other view depends on the column
-STEPS, OFTEN = (10, 30, 100), (0.7, 0.22, 0.08)  # steps of the paths by powers, and how often
+STEPS, OFTEN = (10, 30, 100), (0.5, 0.3, 0.2)  # steps of the paths by powers, and how often
 
 
 def draw(p: np.ndarray, stream: np.random.Generator) -> int:

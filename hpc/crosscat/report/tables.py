@@ -222,7 +222,7 @@ def span_of(values: Sequence[float], digits: int) -> str:
 
 
 def column_move_lines(p: RunSummary) -> Any:
-    """Return a table of moves that merge and split views, and of columns that changed views by scans."""
+    """Return a table of moves of views, and of columns that changed views by scans."""
     words = "columns of all chains" if len(p.summaries) > 1 else "columns"
     table = plain_table(words, "cycles", "moves of views tried", "accepted", "changed their view")
     for phase, n in agreement.moves_together(p.summaries).items():

@@ -72,11 +72,8 @@ def searched(
 ) -> Searching:  # fmt: skip
     """Run a search on the given rows from n_views groups of columns, and return it. probe: held-out rows that judge the
     views it tries."""
-    alone = replace(
-        settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES_PER_CYCLE,
-        group_moves=0, column_powers=0,
-    )
-    alone = replace(alone, search="running", columns_stay=0)
+    alone = replace(settings, shards=1, annealing=None, view_moves=search.MOVES_PER_CYCLE, group_moves=0)
+    alone = replace(alone, search="running", column_moves=None, column_powers=0, columns_stay=0)
     comm = comm or serial()
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     mixture.probe = None if probe is None else Probe(probe)

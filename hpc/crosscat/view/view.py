@@ -62,7 +62,7 @@ class Settings:
     column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see columns/round.py
     view_moves: int = 2  # splits and merges of views in each round of column moves
     columns_stay: int = 0  # first cycles in which columns stay in their views
-    group_moves: int | None = 0  # cycles between moves of groups of columns, 0: none; None: see moves.round.due_for_groups
+    group_moves: int | None = 0  # cycles between moves of groups of columns, 0: none; None: `due_for_groups`
     column_powers: int = 0  # cycles between draws of a column's view by powers (columns/powers.py), 0: none
     links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": learned between numbers; or parents, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
