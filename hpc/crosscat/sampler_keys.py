@@ -96,7 +96,7 @@ class Sampler(Section):
     )
     view_moves: int = key(
         2,
-        "splits and merges of views that such a cycle proposes in a search, or in a chain without search or group_moves",
+        "splits and merges of views that such a cycle proposes in a search, or without search or group_moves",
         whole(0, 10_000),
         ge=0,
         le=10_000,
@@ -104,7 +104,7 @@ class Sampler(Section):
     group_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
         "cycles between moves of a group of columns to another view, or to a new one, in which rows follow; auto: 4 "
-        "until cycle 100 on at most 500,000 cells, else 32; 0: none",
+        "until cycle 100 on at most 100,000 cells, else 32; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
         formerly=0,
     )

@@ -18,7 +18,8 @@ LONG = [informed]  # half of a round; searches for views find no better ones wit
 OFTEN, EVERY = 100, 4  # first cycles, with frequent rounds while the partition takes shape; later cycles between rounds
 SMALL = 500_000  # most cells of a table where a round costs several sweeps
 SELDOM, SELDOM_FOR_VIEWS = 8, 64  # later cycles between rounds on such a table
-SELDOM_FOR_GROUPS = 32  # cycles between moves of groups of columns, except the first on a small table
+SMALLER = 100_000  # most cells of a table where moves of groups of columns are frequent at first
+SELDOM_FOR_GROUPS = 32  # cycles between these moves later, and on larger tables
 AT_ONCE = 2  # approximate number of views with a round in the same cycle
 
 
@@ -47,7 +48,7 @@ def due_for_views(every: int | None, cycle: int, n_cells: int, searched: bool = 
 def due_for_groups(every: int | None, cycle: int, n_cells: int) -> bool:
     """True if this cycle ends with a move of a group of columns, which costs several cycles; as in `due`."""
     if every is None:
-        every = EVERY if cycle <= OFTEN and n_cells <= SMALL else SELDOM_FOR_GROUPS
+        every = EVERY if cycle <= OFTEN and n_cells <= SMALLER else SELDOM_FOR_GROUPS
     return every > 0 and cycle % every == 0
 
 
