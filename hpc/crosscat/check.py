@@ -169,15 +169,17 @@ def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int, sent: bool) 
 
 
 def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:
-    """Return the bytes at the peak of moves of columns between views: a merge of two views with all columns, or a scan.
+    """Return the bytes at the peak of moves of columns between views: a merge of two views with all columns, a scan, or
+    a group of columns that goes to another view.
 
     In a merge, three proposals have a mark (1) per row and two a label (4); a shard's cells are copied twice, and its
     numbers take 24 bytes per row; PIECE rows have four arrays of a score (8) per cluster. A scan holds partitions drawn
-    from the prior, of all rows (4) and of the rank's own (usually at most 2).
+    from the prior, of all rows (4) and of the rank's own (usually at most 2). A group's rows are
+    copied, with their order (8) and three labels.
     """
     merge = rows * 11 + shard * (2 * row + 24) + min(shard, PIECE) * 4 * 8 * (n_clusters + 1)
     scan = 4 * n_train + 2 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
-    return max(merge, scan)
+    return max(merge, scan, rows * (row + 20))
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:

@@ -103,8 +103,8 @@ class Sampler(Section):
     )
     group_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between moves of a group of columns to another view, or to a new one, in which rows follow; auto: 4 "
-        "until cycle 100 on at most 100,000 cells, else 32; 0: none",
+        "cycles between moves of a group of columns to another view, or to a new one, in which rows follow; auto: 128, "
+        "on at most 100,000 cells 4 until cycle 100 and then 64; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
         formerly=0,
     )

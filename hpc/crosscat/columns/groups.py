@@ -11,6 +11,7 @@ move; probabilities of choices enter the ratio.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
-LANES = 1 << 29  # first random-number lane of the paths: one of each kind
+LANES = 1 << 29  # first random-number lane of the paths, one of each kind
 NEAR = 1, 2, 3, 4, 6, 8, 12  # columns that are likely to go, one of these numbers
 GOES, STAYS = 0.9, 0.03  # probability that such a column goes, and any other
 WHOLE = 0.5  # probability that all columns of the view go
@@ -68,29 +69,32 @@ class Group:
         source, after = int(self.where[one]), np.where(group, target, self.where)
         log_r = self.bodies.log_prior(after) - self.bodies.log_prior(self.where)
         log_r += near.log_q(after, group, source) - near.log_q(self.where, group, target)
-        partitions, outcomes = of_views(self.chain.views), host.by_view(self.chain)
+        partitions = of_views(self.chain.views)
         if self.bodies.host >= 0:
             self.chain.outcome.begin()  # its global coefficients were drawn after the sweeps
         names = [name for u in np.flatnonzero(group).tolist() for name in self.bodies.names[u]]
         if (after == source).any():
-            path = Path(self.chain, partitions[source], self._columns(source), names, LANES, outcomes[source], levels)
-            log_r -= path.run(leaving=True)
-            partitions[source] = path.end()
+            log_w, partitions[source] = self._path(partitions, source, names, levels, leaving=True)
         else:
-            log_r -= Buildup(self.chain, self.chain.subject(names), LANES + 1).down(partitions[source].z)
+            log_w = Buildup(self.chain, self.chain.subject(names), LANES + 1).down(partitions[source].z)
+        log_r -= log_w
         if target < len(partitions):
-            columns = self._columns(target).union(names)
-            path = Path(self.chain, partitions[target], columns, names, LANES + 2, outcomes[target], levels)
-            log_r += path.run(leaving=False)
-            partitions[target] = path.end()
+            log_w, partitions[target] = self._path(partitions, target, names, levels, leaving=False)
         else:
             new = Buildup(self.chain, self.chain.subject(names), LANES + 1)
-            log_r += new.up()
+            log_w = new.up()
             partitions.append(new.end())
-        return (after.tolist(), partitions) if self.comm.share(bool(log_u < log_r)) else None
+        accepted = self.comm.share(bool(log_u < log_r + log_w))
+        return (after.tolist(), partitions) if accepted else None
 
-    def _columns(self, view: int) -> set[str]:
-        return set(self.chain.views[view].columns)
+    def _path(
+        self, partitions: Sequence[Rowwise], view: int, names: Sequence[str], levels: int, leaving: bool
+    ) -> tuple[float, Rowwise]:
+        """Take the named columns out of a view, or into it, by powers. Return the term of the log ratio with the
+        columns in the view that comes from the path's work, and the partition at the path's end."""
+        columns, outcome = {*self.chain.views[view].columns, *names}, host.by_view(self.chain)[view]
+        path = Path(self.chain, partitions[view], columns, names, LANES + 2 * leaving, outcome, levels)
+        return path.run(leaving), path.end()
 
     def _near(self, one: int) -> Near:
         """Measure how the bodies depend on one of them, on keyed rows; the same on every rank."""

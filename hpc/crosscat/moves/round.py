@@ -19,7 +19,7 @@ OFTEN, EVERY = 100, 4  # first cycles, with frequent rounds while the partition 
 SMALL = 500_000  # most cells of a table where a round costs several sweeps
 SELDOM, SELDOM_FOR_VIEWS = 8, 64  # later cycles between rounds on such a table
 SMALLER = 100_000  # most cells of a table where moves of groups of columns are frequent at first
-SELDOM_FOR_GROUPS = 32  # cycles between these moves later, and on larger tables
+RARE_FOR_GROUPS = 128  # cycles between these moves, which cost up to some thirty cycles, on larger tables
 AT_ONCE = 2  # approximate number of views with a round in the same cycle
 
 
@@ -46,9 +46,10 @@ def due_for_views(every: int | None, cycle: int, n_cells: int, searched: bool = 
 
 
 def due_for_groups(every: int | None, cycle: int, n_cells: int) -> bool:
-    """True if this cycle ends with a move of a group of columns, which costs several cycles; as in `due`."""
+    """True if this cycle ends with a move of a group of columns; as in `due`."""
     if every is None:
-        every = EVERY if cycle <= OFTEN and n_cells <= SMALLER else SELDOM_FOR_GROUPS
+        small = EVERY if cycle <= OFTEN else SELDOM_FOR_VIEWS
+        every = small if n_cells <= SMALLER else RARE_FOR_GROUPS
     return every > 0 and cycle % every == 0
 
 
