@@ -17,7 +17,7 @@ WEIGHTS = re.compile(
 )
 MEANS_MISSING = re.compile(
     r"\b(missing|refus\w*|no (answer|response)|not (answered|asked|applicable|stated|ascertained)|don.?t know)\b"
-    r"|^(n/?a|iap|inap|dk)$",
+    r"|^(n/?a([_ .-]n/?a)*|iap|inap|dk|\?+)$",  # NA_NA: two missing cells that a program has pasted together
     re.IGNORECASE,
 )
 MOST_LEVELS = 100  # of a category: among more, names of things may have such words

@@ -92,8 +92,11 @@ def option(name: str, value: str) -> str:
 
     >>> option("kind", "zip code=categorical")
     "--kind 'zip code=categorical'"
+    >>> option("missing", "Don't know")
+    '--missing "Don\'t know"'
     """
-    return f"--{name} {shlex.quote(value)}"
+    legible = "'" in value and not set('"$`\\!') & set(value)  # nothing that a shell reads within double quotes
+    return f"--{name} " + (f'"{value}"' if legible else shlex.quote(value))
 
 
 def near(name: str, known: Iterable[str]) -> str:
