@@ -64,6 +64,7 @@ ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
+BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_]{2})[-\u2010-\u2015_](?=[^\W\d_]{2})")  # Post-Graduate
 SHARE_ALIKE = 0.9  # of the non-numeric texts of a column
 LOOK_ALIKE = {
     "numbers": re.compile(
@@ -320,15 +321,15 @@ def _unread(p: Profile) -> str:
 
 
 def _alike(name: str, levels: tuple[str, ...]) -> str:
-    """Warning if levels differ only in case and blanks."""
+    """Warning if levels differ only in case, blanks and hyphens between letters."""
     same: dict[str, list[str]] = {}
     for level in levels:
-        same.setdefault("".join(level.casefold().split()), []).append(level)
+        same.setdefault(BETWEEN_LETTERS.sub("", "".join(level.casefold().split())), []).append(level)
     groups = [", ".join(map(repr, group[:4])) for group in same.values() if len(group) > 1]
     if not groups:
         return ""
     more = f", and {counted(len(groups) - 1, 'more group')} likewise" if len(groups) > 1 else ""
-    what = f"the levels {groups[0]} differ in case or blanks alone{more}"
+    what = f"the levels {groups[0]} differ in case, blanks or hyphens alone{more}"
     return f"column '{name}': {what}; if they mean the same, write them alike in the file"
 
 
