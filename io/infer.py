@@ -41,7 +41,17 @@ from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.index_column import is_index
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording, slips
+from mpibayes.io.measured import (
+    AS_IT_IS,
+    DOUBTFUL,
+    FEW_VALUES,
+    Recording,
+    in_words,
+    missing_codes,
+    rare_zeros,
+    recording,
+    slips,
+)
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.units import rows_a_unit
@@ -64,6 +74,10 @@ ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
+FEW_ZEROS = (
+    "a few zeros keep the other numbers from a log scale, which would fit them better; where 0 means, or may count as, "
+    'missing, say so in the schema, under [columns.NAME]: missing = ["", "0"]'
+)
 BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_]{2})[-\u2010-\u2015_](?=[^\W\d_]{2})")  # Post-Graduate
 SHARE_ALIKE = 0.9  # of the non-numeric texts of a column
 LOOK_ALIKE = {
@@ -136,7 +150,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         )
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or decision.reason, in_words(r, dates.unit if dates else "")]))
-    return replace(decision, reason=reason, warning="; ".join(warnings), recording=r)
+    note = FEW_ZEROS if p.kind is None and not dates and rare_zeros(p.histogram, r) else decision.note
+    return replace(decision, reason=reason, warning="; ".join(warnings), note=note, recording=r)
 
 
 def _with_codes(p: Profile, decision: Decision) -> Decision:
