@@ -177,6 +177,8 @@ def spread(mean: float, sd: float) -> str:
     digits = max(0, 1 - math.floor(math.log10(sd)))
     if abs(mean) > sd:
         digits = min(digits, max(0, 3 - math.floor(math.log10(abs(mean)))))
+    if float(f"{sd:.{digits}f}") == 0.0:  # 12.88 ± 0.004, which are no equal numbers
+        return f"{mean:.{digits}f} ± {sd:.1g}"
     return " ± ".join(f"{x:{',' if abs(x) >= 9_999.5 else ''}.{digits}f}" for x in (mean, sd))
 
 
