@@ -24,6 +24,7 @@ from mpibayes.io.parts import in_columns, part_path, table_of_part
 from mpibayes.io.rows import BLOCKS, Column, Rows, slice_rows
 from mpibayes.io.source import Progress
 from mpibayes.io.table import Table, TableWriter
+from mpibayes.io.tables import folder_from
 from mpibayes.io.turns import in_turn
 from mpibayes.text import counted, duration, visible
 
@@ -93,7 +94,8 @@ def append_rows(
         columns, n_rows = new.fitted()
         if check is not None:
             check(columns, n_rows)
-        source = {**whole.source, "files": [path.name for path in paths], "absent": [], **NONE}
+        files = {"files": [path.name for path in paths], "folder": folder_from(whole.path, paths)}
+        source = {**whole.source, **files, "absent": [], **NONE}
         writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
         with nullcontext() if dry_run else writing as writer:
             digest = _written(new, columns, writer)

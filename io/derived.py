@@ -1,14 +1,15 @@
 """Columns that seem to be made of others: a note asks whether they were.
 
-A column that coarsens another one (the half of the year beside the month) or repeats it in a part of the rows (an
-interaction, `urban` times `education`) tells nothing new, but is no copy: it stays, since it may as well be a fact, as
-that a mammal gives milk. Of what was made of others views and groups show how it was made. Columns are compared on a
-sample of rows; a match counts if independent columns would hardly ever show it.
+A column that coarsens another one (the half of the year beside the month, the year beside the date) or repeats it in a
+part of the rows (an interaction, `urban` times `education`) tells nothing new, but is no copy: it stays, since it may
+as well be a fact, as that a mammal gives milk. Of what was made of others views and groups show how it was made.
+Columns are compared on a sample of rows; a match counts if independent columns would hardly ever show it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import lgamma
 
 import numpy as np
 
@@ -30,6 +31,7 @@ def notes(columns: Sequence[Column], redundancy: Redundancy) -> Iterator[str]:
     known += [{category, *dummies} for category, dummies in redundancy.dummies]
     found = _in_a_part(columns, sample, known)
     found = {**_coarser(columns, sample, known, [*found]), **found}
+    found = {**_parts(columns, sample), **found}
     names = [c.name for c in columns if c.name in found]
     drop = option("drop", ",".join(names[:NAMED])) + (", ..." if len(names) > NAMED else "")
     if len(names) == 1:
@@ -70,6 +72,37 @@ def _coarser(columns: Sequence[Column], sample: Rows, known: Sequence[set[str]],
             if -np.log(np.maximum(same, 1e-300)).sum() > least_evidence:
                 result[name] = f"is known from '{other}'"
                 break
+    return result
+
+
+def _parts(columns: Sequence[Column], sample: Rows) -> dict[str, str]:
+    """Columns of few values, each of which covers an interval of a number of many: the year of a date, a band of
+    incomes."""
+    coded, finer = {}, {}
+    for c in columns:
+        x = cells_of(c, sample)
+        values, code, cells = np.unique(x, return_inverse=True, return_counts=True)
+        if len(values) > FEW_VALUES and c.block == "reals":
+            finer[c.name] = x
+        elif 1 < len(values) <= FEW_VALUES and len(sample) - cells.max() >= RARE:
+            coded[c.name] = code
+    least_evidence = 2.0 * np.log(len(columns)) - np.log(BY_CHANCE)
+    result: dict[str, str] = {}
+    if not coded:
+        return result
+    codes = np.column_stack(list(coded.values()))
+    for other, x in finer.items():
+        order = np.argsort(x, kind="stable")[: np.count_nonzero(~np.isnan(x))]
+        x, along = x[order], codes[order]
+        changes = np.diff(along, axis=0) != 0
+        for i, name in enumerate(coded):
+            cells = np.bincount(along[:, i])
+            cells = cells[cells > 0]
+            if changes[:, i].sum() != len(cells) - 1 or (changes[:, i] & (np.diff(x) == 0.0)).any():
+                continue
+            arrangements = lgamma(len(x) + 1) - sum(lgamma(n + 1) for n in cells.tolist()) - lgamma(len(cells) + 1)
+            if len(x) - cells.max() >= RARE and arrangements > least_evidence:
+                result.setdefault(name, f"is known from '{other}'")
     return result
 
 

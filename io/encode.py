@@ -19,7 +19,7 @@ from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.forms import INFINITE, Form
 from mpibayes.io.rows import MAX_COUNT, MAX_REAL, NUMERIC, Column, Rows
 from mpibayes.io.source import TextSource
-from mpibayes.io.yes_no import with_level
+from mpibayes.io.yes_no import levels_of, with_level
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 SHORT = 15  # characters of a number whose digits a double holds exactly
@@ -75,9 +75,10 @@ def parse(
 
 def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | None) -> np.ndarray:
     """Level that is the same number as each text (1 and 1.0); len(levels) if there is none, or if the levels are not
-    all numbers: 250 and 250.0 may be codes."""
+    all numbers: 250 and 250.0 may be codes. An option that is checked or not has one number (`yes_no`)."""
     values = known_numbers(levels, form)
-    if np.isnan(values).any():
+    option = len(levels) == 2 and levels[0].as_py() == levels_of(levels[1].as_py())[0]
+    if np.isnan(values[int(option) :]).any():
         return np.full(len(texts), len(levels))
     order = np.argsort(values)
     numbers = known_numbers(texts if form else in_single_precision(texts), form)

@@ -1,5 +1,6 @@
 """Notes on columns that are imported as they are, and may need a decision of their owner: identifiers of several rows,
-columns that lack most of their cells, levels that may mean missing, and survey weights by their names."""
+columns that lack most of their cells, levels that may mean missing, survey weights by their names, and columns of a
+survey's design."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from mpibayes.io.infer import Decision
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import LEVELLED
 from mpibayes.io.summary import named
+from mpibayes.io.weights import DESIGN, words_of
 from mpibayes.text import option
 
 WEIGHTS = re.compile(
@@ -17,9 +19,10 @@ WEIGHTS = re.compile(
 )
 MEANS_MISSING = re.compile(
     r"\b(missing|refus\w*|no (answer|response)|not (answered|asked|applicable|stated|ascertained)|don.?t know)\b"
-    r"|^(n/?a|iap|inap|dk)$",
+    r"|^(n/?a([_ .-]n/?a)*|iap|inap|dk|\?+)$",  # NA_NA: two missing cells that a program has pasted together
     re.IGNORECASE,
 )
+PROBABILITY = re.compile(r"(sel(ection)?|incl?(usion)?|samp(ling)?)?[_ .]?prob(ability)?", re.IGNORECASE)  # to be drawn
 MOST_LEVELS = 100  # of a category: among more, names of things may have such words
 WIDE = 4.0  # least ratio of the largest survey weight to the mean: weights of objects differ less
 REPEATED = 1.5  # rows per value of an identifier from which on they belong together
@@ -38,6 +41,7 @@ def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained:
             )
         if d.kind in ("real", "count") and _is_weight(p):
             yield f"column '{p.name}': if it says how many cases a row stands for: {option('weight', p.name)}"
+    yield from _design(columns)
     yield from _levels_for_missing(columns)
     lacking = [p.name for p, d in columns if d.kind != "ignored" and p.name not in explained and _lacks_most(p)]
     if lacking:
@@ -45,6 +49,22 @@ def hints(profiles: Sequence[Profile], decisions: Sequence[Decision], explained:
         yield (
             f"{lack.format(named(lacking))} over half of the cells; a run learns nothing from which cells are "
             "missing. If that is informative (nothing happened there, say), add a column that says so: yes or no"
+        )
+
+
+def _design(columns: Sequence[tuple[Profile, Decision]]) -> Iterator[str]:
+    """Ask about columns that describe how a sample was drawn, beside weights."""
+    if not any(d.kind == "ignored" and d.reason.startswith("weight of") for _, d in columns):
+        return
+    designs = [(p, d) for p, d in columns if DESIGN & {*words_of(p.name)} or PROBABILITY.fullmatch(p.name)]
+    found = [p.name for p, d in designs if d.kind != "ignored" and p.kind is None]
+    originals = tuple(f"copy of another column: '{name}' " for name in found)
+    again = [p.name for p, d in columns if d.reason.startswith(originals)]  # they would take the place of the originals
+    if found:
+        seem = "column {} seems" if len(found) == 1 else "columns {} seem"
+        yield (
+            f"{seem.format(named(found))} to say how the sample was drawn, as its weights do; if so, "
+            f"{option('drop', ','.join([*found, *again]))}: views and groups may show little else"
         )
 
 

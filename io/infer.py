@@ -6,7 +6,8 @@ Rules, in order (missing cells are set aside first; a *number* is a decimal numb
 2.  The index that pandas or R write: ignored (`index_column`).
     Text of which more than 90 % of at least 100 cells differ (or all of at least 20): ignored (identifier). So are text
     and integers named id, key ... of more than 20 levels with fewer than 5 cells each.
-    Text of more than 1,000 levels with fewer than 10 cells each, or of more than 65,535: ignored (too many levels).
+    Text of more than 100 levels with fewer than 2 cells each on average, of more than 1,000 with fewer than 10, or of
+    more than 65,535: ignored (too many levels).
     Dates and times of the day, all of them: real.
 3.  Two levels that are 0/1, true/false, yes/no, t/f or y/n in any case: boolean, the false-like one first.
 4.  Integers, none written with a leading zero as in 007 (the number of a unit with several rows one after another, as
@@ -41,7 +42,17 @@ from mpibayes.io.clock import step_of
 from mpibayes.io.dates import Dates
 from mpibayes.io.encode import numbers
 from mpibayes.io.index_column import is_index
-from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_words, missing_codes, recording, slips
+from mpibayes.io.measured import (
+    AS_IT_IS,
+    DOUBTFUL,
+    FEW_VALUES,
+    Recording,
+    in_words,
+    missing_codes,
+    rare_zeros,
+    recording,
+    slips,
+)
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.units import rows_a_unit
@@ -50,6 +61,7 @@ from mpibayes.text import counted, option, toml_string
 
 FEW_INTEGERS = 20
 MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # text with more levels and fewer cells per level teaches no cluster anything
+MANY_NAMES, CELLS_OF_NAMES = 100, 2  # nor does text of which most levels occur once
 CELLS_OF_UNIT = 5  # least cells per level of a category whose name is that of an identifier
 FEW_RANGE = 5
 CODE_LEVELS = 1_000
@@ -64,6 +76,11 @@ ID_NAME = re.compile(rf"(^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
+FEW_ZEROS = (
+    "a few zeros keep the other numbers from a log scale, which would fit them better; where 0 means, or may count as, "
+    'missing, say so in the schema, under [columns.NAME]: missing = ["", "0"]'
+)
+BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_]{2})[-\u2010-\u2015_](?=[^\W\d_]{2})")  # Post-Graduate
 SHARE_ALIKE = 0.9  # of the non-numeric texts of a column
 LOOK_ALIKE = {
     "numbers": re.compile(
@@ -135,7 +152,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         )
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or decision.reason, in_words(r, dates.unit if dates else "")]))
-    return replace(decision, reason=reason, warning="; ".join(warnings), recording=r)
+    note = FEW_ZEROS if p.kind is None and not dates and rare_zeros(p.histogram, r) else decision.note
+    return replace(decision, reason=reason, warning="; ".join(warnings), note=note, recording=r)
 
 
 def _with_codes(p: Profile, decision: Decision) -> Decision:
@@ -279,7 +297,12 @@ def _identifier(p: Profile, what: str) -> Decision:
 
 def _too_many(p: Profile) -> bool:
     """True if text has more levels than a categorical column can have, or than its cells can estimate."""
-    return p.n_distinct > MAX_LEVELS or (p.n_distinct > MANY_LEVELS and p.n_observed < CELLS_OF_MANY * p.n_distinct)
+    return p.n_distinct > MAX_LEVELS or p.n_observed < _fewest_cells(p) * p.n_distinct
+
+
+def _fewest_cells(p: Profile) -> int:
+    """Cells per level that text with so many levels needs."""
+    return CELLS_OF_MANY if p.n_distinct > MANY_LEVELS else CELLS_OF_NAMES if p.n_distinct > MANY_NAMES else 0
 
 
 def _left_out(p: Profile) -> Decision:
@@ -287,9 +310,9 @@ def _left_out(p: Profile) -> Decision:
     if p.n_distinct > MAX_LEVELS:
         advice = f"a categorical column has at most {MAX_LEVELS:,}; group them in the file to use it"
     else:
-        advice = f"fewer than {CELLS_OF_MANY} cells each; {option('keep', p.name)} imports it as categorical"
+        advice = f"fewer than {_fewest_cells(p)} cells each; {option('keep', p.name)} imports it as categorical"
     stray = _stray(p)
-    warning = f"column '{p.name}': left out: {what}; {advice}{stray}"
+    warning = _joined(f"column '{p.name}': left out: {what}; {advice}{stray}", _unread(p))
     return Decision("ignored", reason=f"too many levels: {what}{stray}", warning=warning)
 
 
@@ -320,15 +343,15 @@ def _unread(p: Profile) -> str:
 
 
 def _alike(name: str, levels: tuple[str, ...]) -> str:
-    """Warning if levels differ only in case and blanks."""
+    """Warning if levels differ only in case, blanks and hyphens between letters."""
     same: dict[str, list[str]] = {}
     for level in levels:
-        same.setdefault("".join(level.casefold().split()), []).append(level)
+        same.setdefault(BETWEEN_LETTERS.sub("", "".join(level.casefold().split())), []).append(level)
     groups = [", ".join(map(repr, group[:4])) for group in same.values() if len(group) > 1]
     if not groups:
         return ""
     more = f", and {counted(len(groups) - 1, 'more group')} likewise" if len(groups) > 1 else ""
-    what = f"the levels {groups[0]} differ in case or blanks alone{more}"
+    what = f"the levels {groups[0]} differ in case, blanks or hyphens alone{more}"
     return f"column '{name}': {what}; if they mean the same, write them alike in the file"
 
 

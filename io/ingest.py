@@ -39,6 +39,7 @@ from mpibayes.io.source import Progress, TextSource
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.survey_weights import REASON, SurveyWeights
 from mpibayes.io.table import Table, TableWriter, check_table_name
+from mpibayes.io.tables import folder_from
 from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.io.watched import stored
 from mpibayes.io.weights import without_weights
@@ -291,6 +292,7 @@ def _write(
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
+        "folder": folder_from(out, source.paths),
         "format": source.dialect.format,
         "delimiter": source.dialect.delimiter,
         "header": source.dialect.header,

@@ -8,7 +8,7 @@ The rules and their origin (docs/tables.md explains them to users):
   Values of more than 7.5 digits have a step only if their differences have a common one.
 * An atom is a value of at least 2 % of the cells, at least 20 of them, and at least five times the commonest of its
   four neighbours on each side. A sentinel is the least or greatest value, far from the rest and more common than its
-  neighbour.
+  neighbour. Beside atoms, fewer zeros are one, too, if they keep the others from a log scale.
 * Among few integers, such as answers, -99 or 9 are codes for missing if their distance to the rest exceeds the
   distances within the rest.
 * Up to three cells at one end that are ten times as far from the rest as the rest is wide are likely to be slips.
@@ -126,6 +126,8 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
         sentinels = _sentinels(values, cells)
         suspects = tuple(v for v in sentinels if cells[values == v][0] <= SUSPECT_SHARE * h.n)
         atoms = tuple(sorted({*_atoms(values, cells, h.n, step), *sentinels}))
+        if atoms and log is None and _few_zeros(values, cells, h.n, atoms, step):
+            atoms = (0.0, *atoms)
     if len(atoms) >= len(values):  # no values would be left to be normal
         atoms = ()
     rest = ~np.isin(values, atoms)
@@ -149,6 +151,12 @@ def slips(h: Histogram) -> tuple[float, ...]:
             if cells[apart].sum() <= SLIPS and gap > SLIP_GAP * (rest[-1] - rest[0]):
                 return tuple(values[apart].tolist())
     return ()
+
+
+def rare_zeros(h: Histogram, r: Recording) -> bool:
+    """True if zeros keep the other numbers from a log scale, and no atom is there yet: as one, they would keep the
+    column from linear links instead."""
+    return not r.atoms and not r.log and _few_zeros(h.merge().values, h.cells, h.n, (), r.resolution)
 
 
 def in_words(r: Recording, unit: str = "") -> str:
@@ -258,6 +266,14 @@ def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[f
         if cells[i] >= ATOM_TIMES * cells[near].max(initial=0):
             atoms.append(float(values[i]))
     return atoms
+
+
+def _few_zeros(values: np.ndarray, cells: np.ndarray, n: int, atoms: tuple[float, ...], step: float) -> bool:
+    """True if zeros, too few for an atom by themselves, keep the other numbers, all positive, from a log scale."""
+    if len(values) < 2 or values[0] != 0.0 or values[0] in atoms or values[-1] in atoms or cells[0] >= ATOM_SHARE * n:
+        return False
+    rest = ~np.isin(values, (0.0, *atoms))
+    return _is_log(values[rest], cells[rest], step)
 
 
 def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:

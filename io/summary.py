@@ -106,11 +106,15 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
     levels = sorted(c.n_levels for c in columns)
     if levels[-1]:
         yield counted(levels[0], "level") if levels[0] == levels[-1] else f"{levels[0]} to {levels[-1]:,} levels"
-    elif known := [c for c in columns if c.minimum is not None]:
-        yield f"values from {min(c.minimum for c in known):.6g} to {max(c.maximum for c in known):.6g}"
     else:
-        yield "no values"
-    steps = [c.recording.resolution for c in columns if c.recording.resolution]
+        known = [c for c in columns if c.minimum is not None]
+        if numbers := [c for c in known if not c.unit]:
+            yield f"values from {min(c.minimum for c in numbers):.6g} to {max(c.maximum for c in numbers):.6g}"
+        if dates := len(known) - len(numbers):
+            yield f"{dates:,} of dates or times"
+        if not known:
+            yield "no values"
+    steps = [c.recording.resolution for c in columns if c.recording.resolution and not c.unit]
     if steps:
         usual = max(set(steps), key=steps.count)
         yield f"{steps.count(usual):,} in steps of {usual:.6g}"

@@ -101,10 +101,10 @@ def _form(value: Any) -> bool:
 
 
 OF_SOURCE: dict[str, Callable[[Any], bool]] = {
-    "names": _texts, "files": _texts, "format": _text, "delimiter": _text, "header": lambda v: isinstance(v, bool),
-    "encoding": _text, "sheet": _text, "missing": _each(_texts), "no": _each(_texts), "forms": _each(_form),
-    "calendar": _each(_text), "absent": _absences, "vocabulary": _text, "weight": _text,
-    "survival": _each(_texts), "censored": _each(_texts), "left_out": _each(_text), "asked": _texts,
+    "names": _texts, "files": _texts, "folder": _text, "format": _text, "delimiter": _text,
+    "header": lambda v: isinstance(v, bool), "encoding": _text, "sheet": _text, "missing": _each(_texts),
+    "no": _each(_texts), "forms": _each(_form), "calendar": _each(_text), "absent": _absences, "vocabulary": _text,
+    "weight": _text, "survival": _each(_texts), "censored": _each(_texts), "left_out": _each(_text), "asked": _texts,
 }  # fmt: skip
 
 

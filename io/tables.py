@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,20 @@ def open_table(path: str | os.PathLike, sparse: bool) -> AnyTable:
 
 
 def sources_near(table: Path, source: Mapping[str, Any]) -> list[Path] | None:
-    """Files with the names of a table's sources: beside it, in the parent folder, or in the working directory; else
-    None."""
-    for folder in (table.absolute().parent, table.absolute().parent.parent, Path.cwd()):
+    """Files with the names of a table's sources: beside it, in the parent folder, in the working directory, or where
+    they were, seen from the table, when it was imported; else None."""
+    beside = table.absolute().parent
+    for folder in (beside, beside.parent, Path.cwd(), beside / (source.get("folder") or ".")):
         paths = [folder / name for name in source.get("files", ())]
         if paths and all(path.is_file() for path in paths):
             return paths
     return None
+
+
+def folder_from(table: Path, sources: Sequence[Path]) -> str:
+    """Folder of a table's sources, relative to that of the table; "" if they have several."""
+    (folder, *others) = {source.absolute().parent for source in sources}
+    return "" if others else os.path.relpath(folder, table.absolute().parent)
 
 
 def imported_from(path: Path) -> list[Path]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 FEWEST_CELLS = 2  # with the text, and blank
+FEWEST_NUMBERS = 5  # with a number above 1: fewer may be equal by chance, as in the last column of a wide table
 LEAST_SHARE = 0.05  # of the cells that are blank
 OPTION = re.compile(r"0*[1-9]\d?(\.0+)?")  # number of an option; not a year
 NOTHING_THERE = ("NA", "NaN", "nan", "null")  # written by programs for an empty cell; "?" means unknown
@@ -29,8 +30,10 @@ def texts_of_no(gaps: Mapping[str, int]) -> tuple[str, ...]:
 
 def is_checked(text: str, is_number: bool, n_checked: int, n_blank: int) -> bool:
     """True if a column of one text and blank cells is a yes/no column."""
-    enough = min(n_checked, n_blank) >= FEWEST_CELLS and n_blank >= LEAST_SHARE * (n_checked + n_blank)
-    return enough and not says_no(text) and (not is_number or OPTION.fullmatch(text) is not None)
+    if says_no(text) or (is_number and not OPTION.fullmatch(text)):
+        return False
+    fewest = FEWEST_NUMBERS if is_number and float(text) != 1.0 else FEWEST_CELLS
+    return n_checked >= fewest and n_blank >= max(FEWEST_CELLS, LEAST_SHARE * (n_checked + n_blank))
 
 
 def says_no(text: str) -> bool:

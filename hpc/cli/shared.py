@@ -30,7 +30,7 @@ def weighted(help: str) -> Callable:
 
 
 def source(help: str) -> Callable:
-    where = "  [default: beside the table, in the folder above, or here]"
+    where = "  [default: beside the table, in the folder above, here, or where it was]"
     return click.option("--source", "sources", multiple=True, type=PATH, help=help + where)
 
 

@@ -148,16 +148,19 @@ class Judge:
 
     def remarks(self, n_tables: int, judged: int) -> list[str]:
         """Notes on the rows that were used."""
-        of = "the table" if n_tables == 1 else f"{judged} of {n_tables} tables each, averaged"
+        of = f"each of {judged} of the {n_tables} tables, averaged"
+        if judged == n_tables:
+            of = "the table" if n_tables == 1 else "each table, averaged"
         real, unseen = (counted(_n_rows(cells), "row") for cells in (self._real, self._unseen))
         if not self.held_out:
             return [
-                f"{counted(self.n, 'row')} of {of} beside {unseen} that the run was trained on, as it held fewer than "
-                f"{FEWEST} out (data.heldout): utility is that of known rows, and little can be said about risk"
+                f"synthetic: {counted(self.n, 'row')} of {of}, beside {unseen} that the run was trained on, as it held "
+                f"fewer than {FEWEST} out (data.heldout): utility is that of known rows, and little can be said about "
+                "risk"
             ]
         return [
-            f"{counted(self.n, 'row')} of {of} beside {unseen} that were held out; real: as many of {real} that the "
-            "run was trained on"
+            f"synthetic: {counted(self.n, 'row')} of {of}, beside {unseen} that were held out; real: as many of the "
+            f"{real} that the run was trained on, beside the same"
         ]
 
 

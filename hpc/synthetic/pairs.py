@@ -44,12 +44,14 @@ SEED = 1
 @dataclass(frozen=True, eq=False)  # arrays do not compare to a single bool
 class PairCheck:
     """Mutual information of pairs of columns in nats: table (P,), in training rows; drawn (draws, P), in as many rows
-    of each draw. pairs: their names. n_all: number of pairs considered, of which only these can be weaker. left_out:
-    number of columns not considered; n_bins: of numbers."""
+    of each draw. sure (P,): True if chance hardly gives as much in the table. pairs: their names. n_all: number of
+    pairs considered, of which only these can be weaker. left_out: number of columns not considered; n_bins: of
+    numbers."""
 
     pairs: Sequence[tuple[str, str]]
     table: np.ndarray
     drawn: np.ndarray
+    sure: np.ndarray
     n_all: int
     n_rows: int
     n_bins: int
@@ -80,7 +82,7 @@ class PairCheck:
         """Places of the pairs that are certainly weaker, by at least `least` nats, in order of their loss."""
         if not self.judged:
             return np.zeros(0, np.intp)
-        result = self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1))
+        result = self.sure & (self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1)))
         places: np.ndarray = self.order[result[self.order]]
         return places
 
@@ -113,10 +115,13 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
     missing = table == bins.sizes - 1
     every = np.array(list(combinations(range(len(asked)), 2))).reshape(-1, 2)
     there, chance = informations(table, bins.sizes, every)
+    both = (~missing).astype(np.float32).T @ (~missing).astype(np.float32)  # rows that have both cells
+    # 2 n times the information of independent columns is about chi-square, of 2 n times `chance` degrees of freedom
+    sure = there >= chance + DEVIATIONS * np.sqrt(chance / np.maximum(both[tuple(every.T)], 1.0))
     if briefly:
-        enough = np.flatnonzero(there - chance >= LEAST)
+        enough = np.flatnonzero(sure & (there - chance >= LEAST))
         chosen = np.sort(enough[np.argsort(chance[enough] - there[enough], kind="stable")[:BRIEF_PAIRS]])
-        every, there = every[chosen], there[chosen]
+        every, there, sure = every[chosen], there[chosen], sure[chosen]
     step = -(-asking.averages.n_draws // TABLES)
     ids = np.arange(len(rows))
 
@@ -134,7 +139,7 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
     of_draws = [of_ranks[i % len(of_ranks)][i // len(of_ranks)] for i in range(n_tables)]
     names = [(asked[i].name, asked[j].name) for i, j in every]
     drawn_pairs = np.array(of_draws).reshape(n_tables, len(every))
-    return PairCheck(names, there, drawn_pairs, n_pairs, len(rows), n_bins, len(columns) - len(asked))
+    return PairCheck(names, there, drawn_pairs, sure, n_pairs, len(rows), n_bins, len(columns) - len(asked))
 
 
 @dataclass(frozen=True, eq=False)

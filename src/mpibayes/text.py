@@ -92,8 +92,11 @@ def option(name: str, value: str) -> str:
 
     >>> option("kind", "zip code=categorical")
     "--kind 'zip code=categorical'"
+    >>> option("missing", "Don't know")
+    '--missing "Don\'t know"'
     """
-    return f"--{name} {shlex.quote(value)}"
+    legible = "'" in value and not set('"$`\\!') & set(value)  # nothing that a shell reads within double quotes
+    return f"--{name} " + (f'"{value}"' if legible else shlex.quote(value))
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -174,6 +177,8 @@ def spread(mean: float, sd: float) -> str:
     digits = max(0, 1 - math.floor(math.log10(sd)))
     if abs(mean) > sd:
         digits = min(digits, max(0, 3 - math.floor(math.log10(abs(mean)))))
+    if float(f"{sd:.{digits}f}") == 0.0:  # 12.88 ± 0.004, which are no equal numbers
+        return f"{mean:.{digits}f} ± {sd:.1g}"
     return " ± ".join(f"{x:{',' if abs(x) >= 9_999.5 else ''}.{digits}f}" for x in (mean, sd))
 
 

@@ -241,12 +241,13 @@ def test_integers_beyond_doubles_stay_apart_as_levels(tmp_path):
     assert "beyond 2^53, so that their last digits are lost; if they name the rows: --drop x" in text_of(summary)
 
 
-def test_levels_that_differ_in_case_are_told(tmp_path):
-    summary, columns = imported_columns(tmp_path, csv(sex=[("Male", "male", "F", "f", "other")[y % 5] for y in Y], x=X))
-    assert columns["sex"].n_levels == 5
-    assert "column 'sex': the levels 'F', 'f' differ in case or blanks alone, and 1 more group likewise;" in text_of(
-        summary
-    )
+@pytest.mark.parametrize("a, b, alike", [("F", "f", 1), ("Post-Graduate", "Post Graduate", 1), ("A", "A-", 0)])
+def test_levels_that_are_written_alike_are_told(tmp_path, a, b, alike):
+    levels = [("Male", "male", a, b, "other")[y % 5] for y in Y]
+    summary, columns = imported_columns(tmp_path, csv(kind=levels, x=X))
+    assert columns["kind"].n_levels == 5
+    [warning] = [w for w in summary.warnings if "differ in case, blanks or hyphens alone" in w]
+    assert warning.count("and 1 more group likewise") == alike
 
 
 @pytest.mark.parametrize("written", ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ"])

@@ -40,6 +40,28 @@ def test_the_nearest_of_several_finer_columns(tmp_path):
 WORDS = np.array(list("abcd"))[SCHOOL % 4]
 
 
+DAY = np.sort(G.choice(2_000, N, replace=False)) + np.datetime64("2009-03-01")
+INCOME = np.r_[np.full(N // 4, 0.0), G.lognormal(10, 1, N - N // 4).round(2)]
+
+
+@pytest.mark.parametrize(
+    ("fine", "part"),
+    [(DAY, DAY.astype("datetime64[Y]")), (INCOME, np.where(INCOME > 0, "earns", "none")), (INCOME, INCOME // 40_000)],
+    ids=["year of a date", "none or some", "bands"],
+)
+def test_a_part_of_a_number_s_range(tmp_path, fine, part):
+    """It is asked about, unless a row lies on the other side of a bound, or two rows of one number have two parts."""
+    order = G.permutation(N)
+    [note] = notes_of(tmp_path, fine=fine[order], part=part[order], x=OTHERS["x"])
+    assert note.startswith("column 'part' is known from 'fine' in all rows looked at; if it was made so, --drop part")
+    by_size = np.argsort(fine, kind="stable")
+    for a, b in ((0, -1), (0, N // 4 - 1)):
+        wrong = part.copy()
+        wrong[by_size[[a, b]]] = part[by_size[[b, a]]]
+        if (wrong != part).any():
+            assert not notes_of(tmp_path, fine=fine[order], part=wrong[order], x=OTHERS["x"])
+
+
 @pytest.mark.parametrize("other", [SCHOOL, OTHERS["coin"], WORDS], ids=["number", "0/1", "words"])
 def test_a_product_with_a_column_of_two_values(tmp_path, other):
     """Zero, or another constant, where the column has its other value."""

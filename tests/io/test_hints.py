@@ -41,6 +41,7 @@ def test_levels_that_are_words_for_no_answer_are_asked_about(tmp_path):
         {
             "owns": ("iap", "yes")[i % 2], "lives": ("iap", "alone", "with others")[i // 2 % 3],
             "votes": ("Don't know", "yes", "no")[i % 3], "eats": ("NaCl", "Nadia", "missingno")[i // 3 % 3],
+            "dose": ("NA_NA", "0_no", "1_yes")[i // 9 % 3], "lorry": ("??", "car", "what?")[i // 27 % 3],
         }
         for i in range(300)
     ]  # fmt: skip
@@ -48,6 +49,25 @@ def test_levels_that_are_words_for_no_answer_are_asked_about(tmp_path):
     asked = [note for note in look_at([file]).notes if "means missing" in note]
     assert asked == [
         "columns 'owns' and 'lives' have the level 'iap'; if it means missing: --missing iap",
-        "column 'votes' has the level \"Don't know\"; if it means missing: --missing 'Don'\"'\"'t know'",
+        "column 'votes' has the level \"Don't know\"; if it means missing: --missing \"Don't know\"",
+        "column 'dose' has the level 'NA_NA'; if it means missing: --missing NA_NA",
+        "column 'lorry' has the level '??'; if it means missing: --missing '??'",
     ]
     assert not any("iap" in note for note in look_at([file], missing=["iap"], drop=["owns"]).notes)
+
+
+@pytest.mark.parametrize("weight", ["dweight", "visits"])
+def test_columns_that_say_how_a_sample_was_drawn(tmp_path, weight):
+    """They are asked about beside weights, with what would take their place: a copy of the probability."""
+    made = [
+        {
+            "psu": 100 + 37 * i % 50, "stratum": "abcd"[i % 4], "prob": 0.01 * (1 + i % 9), "problem": i % 5,
+            "area": "ABCDEFGHI"[i % 9], "answer": i // 3 % 5, weight: 0.4 + i % 7 / 5,
+        }
+        for i in range(350)
+    ]  # fmt: skip
+    notes = notes_of(tmp_path / "a.csv", [{k: str(v) for k, v in row.items()} for row in made])
+    asked = [note for note in notes if "how the sample was drawn" in note]
+    assert len(asked) == (weight == "dweight")
+    for note in asked:
+        assert note.startswith("columns 'psu', 'stratum' and 'prob' seem") and "--drop psu,stratum,prob,area:" in note

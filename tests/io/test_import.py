@@ -187,7 +187,8 @@ N = 400
         (37 * (_rng.permutation(N) // 2), "book_isbn", "ignored"),
         (39 + np.sort(_rng.permutation(10**5)[:N]), "idno", "ignored"),
         ([f"course {i}" for i in np.minimum(_rng.permutation(N), 370)], "x", "ignored"),
-        ([f"course {i}" for i in np.minimum(_rng.permutation(N), 350)], "x", "categorical"),
+        ([f"course {i}" for i in np.minimum(_rng.permutation(N), 200)], "x", "ignored"),  # 201 levels of 400 cells
+        ([f"course {i}" for i in np.minimum(_rng.permutation(N), 199)], "x", "categorical"),
         (37 * (_rng.permutation(N) // 5), "station_id", "categorical"),
         ([f"u{i}" for i in range(N)], "x", "ignored"),
         (["same"] * N, "x", "ignored"),

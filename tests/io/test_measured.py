@@ -94,6 +94,29 @@ def test_scale():
     assert not found(NORMAL).log
 
 
+@pytest.mark.parametrize("n, asked", [(0, False), (1, True), (7, True), (40, False)])
+def test_rare_zeros_among_numbers_for_a_log_scale(tmp_path, n, asked):
+    """They are asked about; none is fine, and many are an atom."""
+    towns = np.exp(7 + 2 * ndtri((np.arange(400) + 0.5) / 400)).round() + 3
+    for name, others, note in (("towns", towns, asked), ("heights", NORMAL[:400].round() + 50, False)):
+        cells = G.permutation(np.r_[others, np.zeros(n)])
+        (tmp_path / "x.csv").write_text(f"{name},y\n" + "\n".join(f"{x:.0f},{i % 3}" for i, x in enumerate(cells)))
+        summary = import_table(tmp_path / "x.csv", tmp_path / "t.h5", overwrite=True)
+        assert any(f"column '{name}': a few zeros" in text for text in summary.notes) is note
+
+
+def test_a_few_zeros_beside_atoms():
+    """They are an atom if they keep the others from a log scale."""
+    savings = np.exp(9 + 1.5 * G.standard_normal(2000)).round(2)
+    heaped = np.repeat([5000.0, 10000.0], 100)
+    assert found(savings, heaped).log and found(savings, heaped).atoms == (5000.0, 10000.0)
+    for n in (1, 30):
+        r = found(savings, heaped, np.zeros(n))
+        assert r.log and r.atoms == (0.0, 5000.0, 10000.0) and not r.suspects
+    heights = np.repeat([42.5], 200)
+    assert found(NORMAL, heights, 0.0).atoms == (42.5,)
+
+
 def test_few_values_are_categories():
     ratios = np.unique([i / j for i in range(1, 12) for j in range(1, 12)])
     assert found(np.repeat(ratios, 12)).few and not found(np.repeat(ratios, 9)).few

@@ -62,6 +62,7 @@ def test_a_question_with_several_answers(tmp_path):
         ("1", ("0", "1")),
         ("7", ("not 7", "7")),  # the number of the option
         ("1.0", ("0", "1")),  # as pandas writes it
+        ("7.0", ("not 7", "7")),
     ],
 )
 @pytest.mark.parametrize("blank", ["", "NA"])
@@ -86,6 +87,7 @@ def test_a_blank_beside_a_marker(tmp_path):
         (["2019-05-01" if c else "" for c in CHECKED], "if blank means no"),
         (["0.25" if c else "" for c in CHECKED], "if blank means no"),
         (["no" if c else "" for c in CHECKED], "if blank means another answer"),
+        (["50.0"] * 2 + [""] * (N - 2), "if blank means no"),  # equal by chance
     ],
 )
 def test_what_is_hardly_yes_or_no_is_left_out_with_a_question(tmp_path, cells, advice):

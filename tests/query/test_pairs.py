@@ -66,6 +66,23 @@ def test_pairs_that_one_cluster_cannot_carry_are_found(run):
     assert answer.columns["table"] - answer.columns["run"] == pytest.approx(answer.columns["weaker"])
 
 
+def test_few_rows_of_many_levels_prove_nothing(tmp_path):
+    """Eight songs in the charts in week 50 have eight artists: the table has log(4) nats, as it has whatever the
+    places, and drawn rows less, in which most artists are rare and share a bin."""
+    g = np.random.default_rng(4)
+    artist, place = np.r_[np.tile(np.arange(8), 5), np.arange(8, 268)], np.full(300, -1)
+    place[:8] = np.arange(8) % 4
+    columns = [
+        ("artist", "categorical", artist, [f"a{i}" for i in range(268)]),
+        ("week 50", "categorical", place, list("1234")), ("x", "real", g.normal(size=300), None),
+    ]  # fmt: skip
+    table = write_table(tmp_path / "t.h5", *table_from_arrays(columns))
+    made = make_run(tmp_path / "run", table, text=ONE_CLUSTER, cycles=30, starts=["one"], split_merge=0)
+    answer = Pairs().answer(Asking(made))
+    [pair] = np.flatnonzero((answer.columns["column"] == "artist") & (answer.columns["other"] == "week 50"))
+    assert answer.columns["table"][pair] > 1.0 and answer.columns["weaker"][pair] > 0.5 and clear(answer) == 0
+
+
 def test_rows_of_the_table_lack_nothing(run):
     asking = Asking(run)
     rows = asking.asked.recorded(asking.asked.training_numbers())

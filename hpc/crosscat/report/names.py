@@ -13,7 +13,7 @@ from mpibayes.hpc.report.document import Levels, Numbers
 
 MOST_LEVELS = 24  # most levels kept per column
 FEW_TRAITS = 3  # traits of a cluster beyond those compared with each other
-NAMELESS = "much like all rows"
+NAMELESS = "much like all rows, column by column"
 
 
 def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]:

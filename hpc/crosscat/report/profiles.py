@@ -62,6 +62,7 @@ class ColumnProfile:
     step: float = 0.0  # in which numbers were recorded; 0: exactly
     order: tuple[int, ...] = ()  # of ordered levels, from the least (`io.order`)
     ends: tuple[float, ...] = ()  # of the parts of a survival column's time axis, which are its levels
+    share: np.ndarray | None = None  # (K',) of the rows that are at no atom of the column, whose mean is given
 
 
 def profiles(
@@ -213,6 +214,7 @@ def _column(column, size, observed, shown, inner, overall, values, compared, **m
     information = float((size[shown] / size.sum() * divergence).sum())
     title = column.part_of or column.name
     if column.atoms:
+        more["share"] = None if column.levels else 1.0 - missing
         missing = np.zeros(len(shown))
     alike = np.zeros((0, 0))
     if compared:

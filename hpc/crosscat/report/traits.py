@@ -81,7 +81,10 @@ class Trait:
 
     @property
     def rare(self) -> bool:
-        """True if the trait is a level that few rows of the cluster have, though more than elsewhere."""
+        """True if the trait is a level that few rows of the cluster have, though more than elsewhere, or the mean of
+        fewer than half of them, as the others are at atoms."""
+        if self.what == "mean":
+            return self.numbers.get("share", 1.0) < 0.5
         return self.what == "level" and not self.lacking and sum(self.numbers["p"]) < FEW
 
     @property
@@ -222,7 +225,11 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         **({"scale": "log"} if c.log else {}),
     }
     words = partial(around, unit=c.unit, step=c.step) if c.unit else factor if c.log else spread
-    return Trait(c.name, c.title, nats, "mean", words(c.mean[k], c.sd[k]), words(*c.overall), numbers)
+    value = words(c.mean[k], c.sd[k])
+    if c.share is not None and c.share[k] < PLAIN:  # the others are at atoms
+        numbers["share"] = float(c.share[k])
+        value += f" in{_beyond(c.share[k])}"
+    return Trait(c.name, c.title, nats, "mean", value, words(*c.overall), numbers)
 
 
 def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:

@@ -456,5 +456,5 @@ def test_names_of_clusters_are_their_own_and_say_what_they_have():
     assert level_trait("type", "2", 0.99).label == "type = 2"
     named = name_clusters([[lacks, has, mostly], [lacks, has], [lacks, has, mostly], [has, mostly], [], []])
     assert named[0] == "sex = F, job = none 60 %" and named[1] == "sex = F, code not 0"
-    assert named[4] == named[5] == "much like all rows"
+    assert named[4] == named[5] == "much like all rows, column by column"
     assert named[2] == "job = none 60 %, code not 0" and named[3] == "sex = F, job = none 60 %"  # it has no other

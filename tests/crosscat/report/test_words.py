@@ -129,6 +129,20 @@ def test_traits_of_what_a_cluster_lacks(run):
     assert trait(days, 0).label == "days not 0"
 
 
+def test_a_mean_of_the_rows_at_no_atom_says_how_many_they_are():
+    """Three of four loans of a grade cost 12.99; the others' mean does not name the grade."""
+    n = np.ones(1)
+    rest = ColumnProfile(
+        "rate", "rate", "real", n, 0 * n, 0 * n, 0.0, 1.0, np.zeros((0, 0)), np.array([13.5, 5.5]),
+        mean=12.88 * n, sd=0.004 * n, share=0.26 * n,
+    )  # fmt: skip
+    mean = trait(rest, 0)
+    assert mean.label == "rate 12.88 ± 0.004 in 26 %" and mean.numbers["share"] == 0.26 and mean.rare
+    assert trait(replace(rest, share=0.95 * n), 0).label == "rate 12.88 ± 0.004"
+    atom = level(["12.99"], [0.74], [0.04], title="rate", column="rate (12.99 or another value)")
+    assert name_clusters([[mean, atom]]) == ["rate = 12.99 in 74 %, rate 12.88 ± 0.004 in 26 %"]
+
+
 def test_the_picture_shows_dates_as_dates():
     n = np.ones(1)
     stays = ColumnProfile(
