@@ -50,7 +50,7 @@ EXAMPLE := examples/census_income
 help:
 	@echo "make demo   set up (once, some minutes), find views of a sample of census records on $(DEMO_RANKS) ranks, make the report"
 	@echo "make quick  set up (once), then run a choice of the tests, without MPI and on 2 ranks, within 2 minutes on two cores"
-	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, in 7 minutes on two cores"
+	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, in 6 minutes on two cores"
 	@echo "make test-rest   the other tests: more tables, settings and lengths;  make test-all  both"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
 	@echo "make test-checked   the tests of the kernels, compiled with index checks"
