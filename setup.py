@@ -3,7 +3,7 @@
 Environment variables read here:
   MPIBAYES_NATIVE=1  adds -march=native. Not for what is shipped: such a build dies on an older processor. Results keep
                      their bits (-ffp-contract=off), and the hot loops choose their instructions at run time anyway.
-  MPIBAYES_CHECKS=1  turns index checks on in the kernels, for tests.
+  MPIBAYES_CHECKS=1  turns index checks on in the kernels, for tests, and compiles fast.
 """
 
 import glob
@@ -13,9 +13,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 KERNELS = "src/mpibayes/kernels"
+SHARED = "mpibayes.kernels.shared"  # what Cython would otherwise put into each module, most of what is compiled
 checks = os.environ.get("MPIBAYES_CHECKS") == "1"
 together = len(os.sched_getaffinity(0))  # compilers at a time
-flags = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-g0", "-Wno-psabi"]
+flags = ["-O1" if checks else "-O3", "-ffp-contract=off", "-fno-math-errno", "-g0", "-Wno-psabi"]
 if os.environ.get("MPIBAYES_NATIVE") == "1":
     flags.append("-march=native")
 
@@ -34,11 +35,13 @@ def extension(source):
     )
 
 
+shared = Extension(SHARED, [f"{KERNELS}/shared.c"], extra_compile_args=flags)
 setup(
     ext_modules=cythonize(
-        [extension(source) for source in sorted(glob.glob(f"{KERNELS}/*/*.pyx"))],
+        [*map(extension, sorted(glob.glob(f"{KERNELS}/*/*.pyx"))), shared],
         build_dir="build/cython",
         nthreads=together,
+        shared_utility_qualified_name=SHARED,
         compiler_directives={
             "language_level": 3,
             "boundscheck": checks,

@@ -259,7 +259,6 @@ lock.release()
 STALLS = ("open", "replace", "opened", "opened")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "before, stalls",
     [
