@@ -43,7 +43,7 @@ SHRINK = (2.0, 16.0)  # range of the number of pseudo-rows with the group's dist
 LEAST = 20.0  # least expected number of rows with which a lone seed's side begins
 FREE = 5  # first scans, in which the sides' sizes do not count
 CELLS = 2**23  # most numbers in the odds of all groups
-BATCH = 2**22  # bytes of rows copied at a time, on each rank
+BATCH = 2**21  # bytes of rows copied at a time, on each rank
 GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
 
@@ -133,11 +133,13 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     tilt, shrink = _inclinations(ledger, groups, lone, stream)
     chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in zip(ledger.shards, ledger.z)]
     of_row = [group[z[at]] for z, at in zip(ledger.z, chosen)]
-    batches = []
-    for batch in _batches(ledger, groups):
+    batches, cut = [], _batches(ledger, groups)
+    number = np.repeat(np.arange(len(cut), dtype=np.uint16), [batch.stop - batch.start for batch in cut])
+    in_batch = [number.take(g) for g in of_row]
+    for i, batch in enumerate(cut):
         inside = (group >= batch.start) & (group < batch.stop)
         here = np.where(inside, group - batch.start, -1).astype(np.int32)
-        rows = [at[(g >= batch.start) & (g < batch.stop)] for at, g in zip(chosen, of_row)]
+        rows = [at[np.flatnonzero(of == i)] for at, of in zip(chosen, in_batch)]
         batches.append(
             _launch_batch(ledger, rows, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
