@@ -137,11 +137,12 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     number = np.repeat(np.arange(len(cut), dtype=np.uint16), [batch.stop - batch.start for batch in cut])
     in_batch = [number.take(g) for g in of_row]
     for i, batch in enumerate(cut):
-        inside = (group >= batch.start) & (group < batch.stop)
-        here = np.where(inside, group - batch.start, -1).astype(np.int32)
-        rows = [at[np.flatnonzero(of == i)] for at, of in zip(chosen, in_batch)]
+        parts = []
+        for shard, at, g, of in zip(ledger.shards, chosen, of_row, in_batch):
+            here = np.flatnonzero(of == i)
+            parts.append(Part(shard.rows, at[here], g[here] - np.int32(batch.start), shard.start + at[here]))
         batches.append(
-            _launch_batch(ledger, rows, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
+            _launch_batch(ledger, parts, groups[batch], seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
     if len(batches) == 1:
         return batches[0]
@@ -155,11 +156,10 @@ def _batches(ledger: Ledger, groups) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
 
-def _launch_batch(ledger: Ledger, chosen, groups, group, seeds, lone, tilt, shrink) -> Odds:
+def _launch_batch(ledger: Ledger, parts: list[Part], groups, seeds, lone, tilt, shrink) -> Odds:
     """Launch the groups of a batch, each on one rank, which has its chosen rows from all shards."""
     comm = ledger.comm
-    parts = [Part(s.rows, at, group[z[at]], s.start + at) for s, z, at in zip(ledger.shards, ledger.z, chosen)]
-    labels = [_seeded(z[at], p.ids, group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
+    labels = [_seeded(p, seeds, lone) for p in parts]
     first = dealt(np.minimum(_group_sizes(ledger, groups), SUBSET), comm.size, ledger.n_shards)
     parts, labels = brought_together(ledger, parts, labels, first)
     own = slice(*first[[comm.rank, comm.rank + 1]].tolist())
@@ -211,10 +211,10 @@ def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> 
     return out
 
 
-def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
+def _seeded(p: Part, seeds: np.ndarray, lone) -> np.ndarray:
     """Return the starting sides of a launch: a seed on each side, or one seed against all other rows."""
-    label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32)[group[z]]
-    at, seed = _find(ids, seeds)
+    label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32).take(p.group)
+    at, seed = _find(p.ids, seeds)
     label[at] = seed
     return label
 
