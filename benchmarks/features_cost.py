@@ -30,7 +30,7 @@ import numpy as np
 from mpibayes.hpc.ibp.chain import Buffet, held
 from mpibayes.hpc.ibp.state import Hyper, Settings
 from mpibayes.hpc.parallel.comm import serial, world
-from mpibayes.hpc.run.heap import return_what_is_freed
+from mpibayes.hpc.parallel.heap import return_what_is_freed
 from mpibayes.kernels.ibp.features import Features, Rows, Tail
 
 NOISE, SHARE = 0.5, 0.3

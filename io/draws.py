@@ -17,7 +17,7 @@ from mpibayes.io.files import Guard, unguarded
 from mpibayes.io.segments import Segments, list_segments, read_blocks
 
 FOLDER = "labels"
-BUFFERED = 16 << 20  # bytes of draws kept in memory before a segment is written
+BUFFERED = 2 << 20  # bytes of draws kept in memory before a segment is written
 
 Draw = tuple[int, dict[str, np.ndarray]]  # cycle, and arrays by name, as stored
 

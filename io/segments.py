@@ -325,7 +325,7 @@ def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype)
     n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if n_bytes == 0:
         return file.create_dataset(name, shape, dtype)
-    chunks = (min(shape[0], max(1, (shape[0] << 20) // n_bytes)), *(min(n, 1 << 22) for n in shape[1:]))
+    chunks = (min(shape[0], max(1, (shape[0] << 20) // n_bytes)), *(min(n, 1 << 18) for n in shape[1:]))
     # Unsigned columns are labels and shrink well; noise in floating point does not.
     packed = {"compression": "gzip", "compression_opts": 1, "shuffle": True} if dtype.kind == "u" else {}
     return file.create_dataset(name, shape, dtype, chunks=chunks, fletcher32=True, **packed)

@@ -379,10 +379,10 @@ class Mixture:
         self._count()
         host.at_first(self)
 
-    def first_rows(self) -> list[np.ndarray]:
+    def first_rows(self) -> Sequence[np.ndarray]:
         """Return the initial rows of each shard, in the order of their seating; make all other rows idle."""
         if self.growth is None:
-            return [np.arange(len(shard), dtype=np.int32) for shard in self.shards]
+            return shards.AllRows(self.shards)
         for view in self.views:
             for z in view.z:
                 z[:] = IDLE

@@ -163,9 +163,11 @@ def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: 
 
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int, sent: bool) -> int:
     """Return the bytes at the peak of a round of moves. row: bytes of one row in a launch, where real cells take 4;
-    added to it are random numbers of 16 scans (32), ids, places and labels, and copies if rows are sent to ranks."""
-    shaping = min(rows, SUBSET * n_clusters, (BATCH // (row + 80)) + SUBSET)
-    return shaping * (row + 80 + 3 * (row + 20) * sent) + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
+    added to it are a bit per level, random numbers of 16 scans (32), ids, places and labels, and copies if rows are
+    sent to ranks."""
+    shaping = min(rows, SUBSET * n_clusters, BATCH // max(row, 1) + SUBSET)
+    of_row = row + levels // 8 + 80 + 3 * (row + 20) * sent
+    return shaping * of_row + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
 
 
 def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:

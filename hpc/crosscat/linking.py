@@ -6,6 +6,7 @@ columns to views, and the views' cells and counts.
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +44,7 @@ class Linking:
     """
 
     def __init__(self, chain: Mixture):
-        self.chain = chain
+        self.chain = weakref.proxy(chain)  # a chain that has ended is freed at once, with its rows
         linked = chain.settings.links != "none" and chain.settings.likelihood
         self.numbers = LineGaps(
             chain.columns if linked else (), [shard.rows for shard in chain.shards], chain.law is not None

@@ -9,7 +9,7 @@ because the set does not depend on the present state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHARE = 5  # by default a fifth as many as a shard has rows
 SMALL = 3  # rows in clusters of at most this size are chosen first
-SLICE = 4_096  # rows scored at a time
+SLICE = 1_024  # rows scored at a time
 SWEEP = 1 << 32  # number of their sweep in the random streams, above those of a cycle
 
 
@@ -55,27 +55,32 @@ def choose(chain: Mixture, n: int) -> np.ndarray:
     """
     chosen, of_each = np.zeros(0, np.int64), -(-n // len(chain.views))
     for view in chain.views:
-        found = [(np.zeros(0, np.int64), np.zeros(0))]
+        best = np.zeros(0, np.int64), np.zeros(0)
         for shard, p in zip(view.shards, _alone(view)):
             most = np.argsort(-p, kind="stable")[:of_each]
-            found.append((shard.start + most, p[most]))
-        rows, p = (np.concatenate(of) for of in zip(*(part for some in chain.comm.collect(found) for part in some)))
-        chosen = np.union1d(chosen, rows[np.lexsort((rows, -p))[:of_each]])
+            best = _most_probable([best, (shard.start + most, p[most])], of_each)
+        chosen = np.union1d(chosen, _most_probable(chain.comm.collect(best), of_each)[0])
     return chain.comm.share(chosen)
 
 
-def _alone(view: View) -> list[np.ndarray]:
-    """Return for the rows of each of this rank's shards the probability of a new cluster; 1 in small ones."""
+def _most_probable(parts: Sequence[tuple[np.ndarray, np.ndarray]], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the n rows with the highest probabilities among parts (rows, probabilities), which come in this form."""
+    rows, p = map(np.concatenate, zip(*parts))
+    most = np.lexsort((rows, -p))[:n]
+    return rows[most], p[most]
+
+
+def _alone(view: View) -> Iterator[np.ndarray]:
+    """Yield for the rows of each of this rank's shards the probability of a new cluster; 1 in small ones."""
     clusters, size = collapsed_clusters(view.components, view.hyper, view.partition.statistics), view.partition.size
-    result = []
     for shard, z in zip(view.shards, view.z):
         p = np.ones(len(shard))
         for start in range(0, len(shard), SLICE):
             of = slice(start, start + SLICE)
             log_p = kernels.log_predictive_clusters(shard.rows.take(of), clusters)
             p[of] = np.exp(log_p[:, -1] - np.logaddexp.reduce(log_p, axis=1))
-        result.append(np.where(size[z] <= SMALL, 1.0, p))
-    return result
+        p[size[z] <= SMALL] = 1.0
+        yield p
 
 
 # --- the sweeps -------------------------------------------------------------------------------------------------------

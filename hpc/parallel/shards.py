@@ -83,3 +83,16 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclass(frozen=True)
+class AllRows(Sequence[np.ndarray]):
+    """The places of all rows of each of some shards, (n,) int32, made when they are read."""
+
+    shards: Sequence[Shard]
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, i):
+        return np.arange(len(self.shards[i]), dtype=np.int32)

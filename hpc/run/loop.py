@@ -26,6 +26,7 @@ from mpibayes.hpc.parallel import cores
 from mpibayes.hpc.parallel.agreement import on_root
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, serial, world
 from mpibayes.hpc.parallel.groups import Groups
+from mpibayes.hpc.parallel.heap import return_what_is_freed
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.parallel.shards import count
@@ -35,7 +36,6 @@ from mpibayes.hpc.run import from_file, grown, output, ranks, rounds, status
 from mpibayes.hpc.run.become import words_of
 from mpibayes.hpc.run.chain_run import ChainRun
 from mpibayes.hpc.run.clock import Clock
-from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.identity import HELDOUT_FILE
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.plan import idle_in_words, work_of

@@ -34,6 +34,25 @@ typedef struct { /* counts of some rows: [group][size, level rows, observed real
 static inline int64_t n_cells(const packed_t *p) { return 1 + p->n_levels + p->n_reals + p->n_tallies; }
 static inline int64_t n_sums(const packed_t *p) { return 2 * p->n_reals + p->n_tallies; }
 
+/* Words of the rows with these ids, n a multiple of 2, for SCANS_OF_A_BLOCK scans: 16 bits for each from the block of
+ * counter[1..3] and the id. Two rows at once, as in philox_pair. */
+static inline void draw_words(const uint64_t *id, int64_t n, const uint64_t counter[4], uint64_t seed, uint64_t purpose,
+                              uint16_t *words) {
+    for (int64_t i = 0; i < n; i += 2) {
+        uint64_t c[4] = {id[i], counter[1], counter[2], counter[3]}, key = seed, use = purpose;
+        uint64_t d[4] = {id[i + 1], counter[1], counter[2], counter[3]};
+        _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++) {
+            philox_round(c, key, use);
+            philox_round(d, key, use);
+            NEXT_KEY(key, use);
+        }
+        for (int s = 0; s < SCANS_OF_A_BLOCK; s++) {
+            uint16_t both[2] = {(uint16_t)(c[s >> 2] >> (16 * (s & 3))), (uint16_t)(d[s >> 2] >> (16 * (s & 3)))};
+            memcpy(words + s * n + i, both, sizeof both);
+        }
+    }
+}
+
 #define LOOPS "scan_loops.h"
 #include "every_isa.h"
 

@@ -18,7 +18,8 @@ from mpibayes.kernels.common.machine import ISA_NUMBER
 
 
 cdef extern from "scans.h" nogil:
-    void philox_block(const uint64_t *counter, uint64_t seed, uint64_t purpose, uint64_t *out)
+    void draw_words(const uint64_t *id, int64_t n, const uint64_t *counter, uint64_t seed, uint64_t purpose,
+                    uint16_t *words)
     enum:
         TILE, CHUNK, SCANS_OF_A_BLOCK, MISSING_REAL, OVERREAD, MOST_MARKED
     int kernel_isa
@@ -82,8 +83,9 @@ cdef class Packed:
 
     cdef packed_t c
     cdef object _arrays, _work, _table, _free, _side
-    cdef readonly object ids, place
+    cdef readonly object place
     cdef int64_t[::1] _place
+    cdef uint64_t[::1] _id
     cdef uint16_t[:, ::1] _words
     cdef int64_t n_cells, n_sums
 
@@ -136,7 +138,7 @@ cdef class Packed:
         cdef double[::1] out_tally = blocks[3]
         cdef int64_t[::1] starts = start, chunks = first_chunk, filled = np.zeros(n_groups, np.int64)
         n_all = sum(len(part[1]) for part in parts)
-        self.ids, self.place = np.empty(n_all, np.int64), np.empty(n_all, np.int64)
+        self.place, self._id = np.empty(n_all, np.int64), np.zeros(n, np.uint64)
         self._place = self.place
         n_codes8 = self.c.n_codes8
         cdef uint8_t[::1] run = np.empty(TILE * max(n_codes8, 1), np.uint8)
@@ -149,7 +151,6 @@ cdef class Packed:
                 raise ValueError("chosen rows, groups and ids do not fit together")
             if n_part and not 0 <= part_chosen.min() <= part_chosen.max() < len(rows):
                 raise ValueError("a chosen row is not there")
-            self.ids[base:base + n_part] = part_ids
             narrow = part_group.astype(np.uint16) if n_groups <= 65536 else part_group  # sorted by their bytes
             order = np.argsort(narrow, kind="stable")
             with nogil:
@@ -163,6 +164,7 @@ cdef class Packed:
                     while n_run < TILE and p + n_run < height and i + n_run < n_part and group[order[i + n_run]] == g:
                         m = chosen[order[i + n_run]]
                         self._place[base + order[i + n_run]] = first + p + n_run
+                        self._id[first + p + n_run] = ids[order[i + n_run]]
                         if n_codes8:
                             if i + n_run + AHEAD < n_part:
                                 fetch_row(&codes8[chosen[order[i + n_run + AHEAD]], 0], n_codes8)
@@ -235,17 +237,11 @@ cdef class Packed:
     def draw(self, seed, purpose, sub, cycle, chain):
         """Draw the random numbers of WORDS scans: for each row id, 16 bits per scan from the block with that number."""
         cdef uint64_t counter[4]
-        cdef uint64_t out[4]
         cdef uint64_t key = seed, use = purpose
-        cdef const int64_t[::1] ids = self.ids
-        cdef int64_t i, s
         counter[1], counter[2], counter[3] = sub, cycle, chain
-        with nogil:
-            for i in range(ids.shape[0]):
-                counter[0] = ids[i]
-                philox_block(counter, key, use, out)
-                for s in range(SCANS_OF_A_BLOCK):
-                    self._words[s, self._place[i]] = <uint16_t>(out[s >> 2] >> (16 * (s & 3)))
+        if self.c.n_rows:
+            with nogil:
+                draw_words(&self._id[0], self.c.n_rows, counter, key, use, &self._words[0, 0])
 
     def scan(self, int64_t scan, beta, shrink, tilt, Counts whole, Counts one, zero, Counts out, int64_t times=1):
         """Redraw the side of every row that is not fixed, and add the rows on side 1 to `out`.

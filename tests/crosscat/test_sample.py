@@ -1,5 +1,8 @@
 """On a large table a chain starts from the clusters of a sample of its rows."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -138,3 +141,29 @@ def test_a_mixture_that_learns_links_without_lines_starts_from_one_cluster(tmp_p
     """Among random clusters links between columns with levels are not found."""
     (tmp_path / "run.toml").write_text(f'[data]\ntable = "t.h5"\n[model]\nfamily = "mixture"\n{keys}\n')
     assert strategy.initial(load(tmp_path / "run.toml"), n_rows) == init
+
+
+def test_a_chain_that_has_ended_is_freed_at_once():
+    data = Data(*table(1))
+    gc.disable()  # no cycle of references keeps its rows
+    try:
+        for links in LINKS.values():
+            chain = chain_on(serial(), data.columns, data.rows, Settings(seed=1, links=links), 0)
+            chain.start("one")
+            chain.cycle()
+            gone = weakref.ref(chain), weakref.ref(chain.view)
+            del chain
+            assert [of() for of in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
+def test_chains_on_a_sample_leave_its_rows_as_they_are(links):
+    data = Data(*table(1))
+    before = data.rows.take(slice(None))
+    chain = chain_on(serial(), data.columns, data.rows, Settings(seed=1, links=links), 0)
+    chain.start("random", 3)
+    for _ in range(3):
+        chain.cycle()
+    assert all(np.array_equal(array, getattr(before, name)) for name, array in vars(data.rows).items())

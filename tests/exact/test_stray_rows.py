@@ -149,6 +149,16 @@ def test_rows_of_small_clusters_come_first():
             assert stray_rows.choose(mixture, len(alone)).tolist() == alone.tolist()
 
 
+def test_the_most_probable_of_all_shards_are_chosen():
+    mixture = production.sampler(serial(), CASES["cat6"], 3, 306)
+    production.place(mixture, np.array([0, 0, 0, 0, 1, 1]), 0)
+    with mock.patch.object(stray_rows, "SMALL", 0):
+        p = np.concatenate(list(stray_rows._alone(mixture.view)))
+        for n in range(1, 7):
+            best = np.lexsort((np.arange(6), -p))[:n]
+            assert stray_rows.choose(mixture, n).tolist() == sorted(best.tolist())
+
+
 @pytest.mark.quick(ranks=2)
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_every_number_of_ranks():

@@ -98,16 +98,21 @@ def clusters_of_the_start():
 
 def launch_from_the_split():
     """Wrong: the launch of a pair starts from its present clusters. For one shard."""
-    right = guided_moves._seeded
+    right, launch, z = guided_moves._seeded, guided_moves._launch, []
 
-    def seeded(z, ids, group, seeds, *more):
-        label, cluster = right(z, ids, group, seeds, *more), dict(zip(ids.tolist(), z.tolist()))
+    def launched(ledger, *arguments):
+        z[:] = ledger.z
+        return launch(ledger, *arguments)
+
+    def seeded(p, seeds, *more):
+        label, now = right(p, seeds, *more), z[0][p.at]
+        cluster = dict(zip(p.ids.tolist(), now.tolist()))
         for g, (i, j) in enumerate(seeds.tolist()):
             if cluster[i] != cluster[j]:
-                label[z == cluster[i]], label[z == cluster[j]] = 2 * g, 2 * g + 1
+                label[now == cluster[i]], label[now == cluster[j]] = 2 * g, 2 * g + 1
         return label
 
-    return mock.patch.object(guided_moves, "_seeded", seeded)
+    return mock.patch.multiple(guided_moves, _launch=launched, _seeded=seeded)
 
 
 def order_of_labels():

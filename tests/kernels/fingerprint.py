@@ -54,7 +54,7 @@ def moves(rng):
     for kind in ("mixed", "levels of all widths"):
         *arguments, beta = problem(kind, 2500, 4, rng, large=0.6)
         packed, shape = scans.Packed(*arguments), shape_of(arguments[0][0][0], arguments[2])
-        side = rng.random(len(packed.ids)) < 0.5
+        side = rng.random(len(packed.place)) < 0.5
         packed.set(side, rng.random(len(side)) < 0.1)
         packed.draw(**key)
         whole, one = counts_of(scans, shape, 4), counts_of(scans, shape, 4)

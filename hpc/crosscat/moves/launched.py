@@ -43,7 +43,7 @@ SHRINK = (2.0, 16.0)  # range of the number of pseudo-rows with the group's dist
 LEAST = 20.0  # least expected number of rows with which a lone seed's side begins
 FREE = 5  # first scans, in which the sides' sizes do not count
 CELLS = 2**23  # most numbers in the odds of all groups
-BATCH = 2**22  # bytes of rows copied at a time, on each rank
+BATCH = 2**21  # bytes of rows copied at a time, on each rank
 GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
 
@@ -133,13 +133,16 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     tilt, shrink = _inclinations(ledger, groups, lone, stream)
     chosen = [_subset(ledger, shard, z, group, seeds, groups) for shard, z in zip(ledger.shards, ledger.z)]
     of_row = [group[z[at]] for z, at in zip(ledger.z, chosen)]
-    batches = []
-    for batch in _batches(ledger, groups):
-        inside = (group >= batch.start) & (group < batch.stop)
-        here = np.where(inside, group - batch.start, -1).astype(np.int32)
-        rows = [at[(g >= batch.start) & (g < batch.stop)] for at, g in zip(chosen, of_row)]
+    batches, cut = [], _batches(ledger, groups)
+    number = np.repeat(np.arange(len(cut), dtype=np.uint16), [batch.stop - batch.start for batch in cut])
+    in_batch = [number.take(g) for g in of_row]
+    for i, batch in enumerate(cut):
+        parts = []
+        for shard, at, g, of in zip(ledger.shards, chosen, of_row, in_batch):
+            here = np.flatnonzero(of == i)
+            parts.append(Part(shard.rows, at[here], g[here] - np.int32(batch.start), shard.start + at[here]))
         batches.append(
-            _launch_batch(ledger, rows, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
+            _launch_batch(ledger, parts, groups[batch], seeds[batch], lone[batch], tilt[batch], shrink[batch])
         )
     if len(batches) == 1:
         return batches[0]
@@ -153,11 +156,10 @@ def _batches(ledger: Ledger, groups) -> list[slice]:
     return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
 
 
-def _launch_batch(ledger: Ledger, chosen, groups, group, seeds, lone, tilt, shrink) -> Odds:
+def _launch_batch(ledger: Ledger, parts: list[Part], groups, seeds, lone, tilt, shrink) -> Odds:
     """Launch the groups of a batch, each on one rank, which has its chosen rows from all shards."""
     comm = ledger.comm
-    parts = [Part(s.rows, at, group[z[at]], s.start + at) for s, z, at in zip(ledger.shards, ledger.z, chosen)]
-    labels = [_seeded(z[at], p.ids, group, seeds, lone) for z, at, p in zip(ledger.z, chosen, parts)]
+    labels = [_seeded(p, seeds, lone) for p in parts]
     first = dealt(np.minimum(_group_sizes(ledger, groups), SUBSET), comm.size, ledger.n_shards)
     parts, labels = brought_together(ledger, parts, labels, first)
     own = slice(*first[[comm.rank, comm.rank + 1]].tolist())
@@ -209,10 +211,10 @@ def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> 
     return out
 
 
-def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
+def _seeded(p: Part, seeds: np.ndarray, lone) -> np.ndarray:
     """Return the starting sides of a launch: a seed on each side, or one seed against all other rows."""
-    label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32)[group[z]]
-    at, seed = _find(ids, seeds)
+    label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32).take(p.group)
+    at, seed = _find(p.ids, seeds)
     label[at] = seed
     return label
 

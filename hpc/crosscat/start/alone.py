@@ -22,7 +22,9 @@ def chain_on(
 ) -> Mixture:  # fmt: skip
     """Return a chain on the given rows, which have these columns and no others, whose columns stay in their views."""
     settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0, group_moves=0, column_powers=0)
-    result = Mixture(alone, columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+    recodes = settings.links != "none"  # links change cells of their rows
+    own = rows.take(slice(None)) if recodes else rows
+    result = Mixture(alone, columns, lambda a, b: own, len(rows), settings, chain, views)
     result.scored = False
     return result
 
@@ -36,7 +38,9 @@ def advance(mixture: Mixture, cycles: int) -> None:
 
 
 def rows_of(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
-    """Read several sets of training rows in one pass."""
+    """Read several sets of training rows in one pass; a single one in ascending order."""
+    if len(places) == 1:
+        return [data.rows_at(places[0])]
     every = np.concatenate(places)
     order = np.argsort(every)
     rows = data.rows_at(every[order]).take(np.argsort(order))

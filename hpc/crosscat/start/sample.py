@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.start.views import Pilot, follow, found_by
 from mpibayes.hpc.crosscat.view.view import Settings
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
+from mpibayes.hpc.parallel.heap import give_back
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.io.finished import Finished
@@ -57,6 +58,7 @@ def clusters_of_sample(
     search = partial(_clusters, serial(comm.asked_to_stop), data, settings, mixture.chain, places, few, views)
     task = partial(once, finished, PART, data.columns, search)
     ((result, _),) = run_all(comm, [task], f"find clusters of {counted(n, 'row')}", "search for clusters")
+    give_back()  # what the chains on samples had
     return result if found is None else replace(result, process=found.process)
 
 

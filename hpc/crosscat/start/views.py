@@ -21,11 +21,12 @@ from mpibayes.hpc.crosscat.start import search
 from mpibayes.hpc.crosscat.start.dependence import between_units, branches, grouped, linked
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.search import Searching
-from mpibayes.hpc.data.rows import PIECE
 from mpibayes.hpc.parallel.comm import Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
+
+PIECE = 1_024  # rows scored at a time
 
 
 @dataclass(frozen=True)

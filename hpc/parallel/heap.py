@@ -15,3 +15,9 @@ def return_what_is_freed() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_THRESHOLD, LARGE)
         mallopt(M_TRIM_THRESHOLD, SPARE)
+
+
+def give_back() -> None:
+    """Return all free pages to the system, also those between blocks in use (under 1 ms)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
