@@ -106,6 +106,7 @@ class Sampler(Section):
         "cycles between moves of a group of columns to another view, or to a new one, in which rows follow; auto: 128, "
         "on at most 100,000 cells 4 until cycle 100 and then 64; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
+        decided_once=True,
         formerly=0,
     )
     column_powers: CyclesOrNone = key(
