@@ -131,7 +131,7 @@ def memory_per_rank(
         "labels": 4 * n_views * rows + 4 * shard,
         "subsample": 16 * shard if growing else 0,
         "moves": max(launches(rows), pooled + 12 * rows) if moves else 0,
-        "columns": _columns_bytes(rows, row, shard, n_train, n_clusters, levels) if has_views else 0,
+        "columns": _columns_bytes(rows, row, shard, n_train, n_clusters, levels, n_views) if has_views else 0,
         "pilot": pilot_rows * ((2 + MAX_TRIALS) * row + SEARCHED),
         "gathered": label * ((has_views + n_views) * n_train + 2 * rows) if kept_draws else 0,
         "draws": min(BUFFERED, kept_draws * n_train * label * n_views),
@@ -164,24 +164,28 @@ def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: 
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int, sent: bool) -> int:
     """Return the bytes at the peak of a round of moves. row: bytes of one row in a launch, where real cells take 4;
     added to it are a bit per level, random numbers of 16 scans (32), ids, places and labels, and copies if rows are
-    sent to ranks."""
-    shaping = min(rows, SUBSET * n_clusters, BATCH // max(row, 1) + SUBSET)
+    sent to ranks. Statistics are of the clusters whose rows are copied at once, odds of all."""
+    shaping = min(rows, SUBSET * n_clusters, BATCH // (row + 80) + SUBSET)
     of_row = row + levels // 8 + 80 + 3 * (row + 20) * sent
-    return shaping * of_row + 12 * rows + 2 * n_clusters * levels * (3 * 8 + 4 + 8)
+    at_once = min(n_clusters, shaping // max(1, min(SUBSET, rows // max(n_clusters, 1))) + 1)
+    return shaping * of_row + 12 * rows + 2 * levels * (at_once * (3 * 8 + 4) + n_clusters * 8)
 
 
-def _columns_bytes(rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int) -> int:
+def _columns_bytes(
+    rows: int, row: int, shard: int, n_train: int, n_clusters: int, levels: int, n_views: int
+) -> int:  # fmt: skip
     """Return the bytes at the peak of moves of columns between views: a merge of two views with all columns, a scan, or
     a group of columns that goes to another view.
 
     In a merge, three proposals have a mark (1) per row and two a label (4); a shard's cells are copied twice, and its
     numbers take 24 bytes per row; PIECE rows have four arrays of a score (8) per cluster. A scan holds partitions drawn
     from the prior, of all rows (4) and of the rank's own (usually at most 2). A group's rows are
-    copied, with their order (8) and three labels.
+    copied with those of the view that it enters, one and a half views' on average, with their order (8) and three
+    labels.
     """
     merge = rows * 11 + shard * (2 * row + 24) + min(shard, PIECE) * 4 * 8 * (n_clusters + 1)
     scan = 4 * n_train + 2 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
-    return max(merge, scan, rows * (row + 20))
+    return max(merge, scan, rows * (3 * row // (2 * max(n_views, 2)) + 20))
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:

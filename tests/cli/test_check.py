@@ -212,7 +212,7 @@ def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views, outcome):
     half of it."""
     every = 2
     table = make_table(tmp_path / "t.h5", n, 60, 20)
-    of_views = f"init_views = {views}\ninit_rows = 0\n" if views else ""
+    of_views = f"init_views = {views}\ninit_rows = 0\ngroup_moves = 1\n" if views else ""
     family = "crosscat" if views else "mixture"
     (tmp_path / "run.toml").write_text(
         f'[data]\ntable = "t.h5"\n[sampler]\ninit = "random"\ninit_clusters = 8\n{of_views}'

@@ -215,13 +215,13 @@ def state(mixture, units):
     return [where[names[0]] for names in units], [labels[where[names[0]]].tolist() for names in units]
 
 
-def require_the_same_bits(name: str, at: int, **settings) -> None:
-    """Compare views and labels after each of eight cycles from one view of one cluster, on ranks and on one process."""
+def require_the_same_bits(name: str, at: int, cycles: int = 8, **settings) -> None:
+    """Compare views and labels after each of some cycles from one view of one cluster, on ranks and on one process."""
 
     def bits(comm):
         mixture = sampler(comm, name, 3, at, **settings)
         mixture.start("one")
-        return [mixture.cycle() and state(mixture, CASES[name].units) for _ in range(8)]
+        return [mixture.cycle() and state(mixture, CASES[name].units) for _ in range(cycles)]
 
     result = bits(world())
     if world().rank == 0:

@@ -157,7 +157,7 @@ def test_moves_without_half_of_their_weights_are_rejected():
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     with small():
-        crosscat.require_the_same_bits("mixed", 163, **ALONE)
+        crosscat.require_the_same_bits("mixed", 163, 2 * CYCLES, **ALONE)
 
 
 @pytest.mark.mpi(min_size=2)
