@@ -42,18 +42,16 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo quick test test-rest test-all test-together test-beside test-ranks test-openmpi test-checked docs setup
-.PHONY: check-tools clean
+.PHONY: help demo quick test test-rest test-all test-together test-ranks test-openmpi docs setup check-tools clean
 .PHONY: wheel wheel-check wheel-aarch64 wheel-aarch64-check
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo   set up (once, some minutes), find views of a sample of census records on $(DEMO_RANKS) ranks, make the report"
 	@echo "make quick  set up (once), then run a choice of the tests, without MPI and on 2 ranks, within 2 minutes on two cores"
-	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, in 6 minutes on two cores"
+	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, in 7 minutes on two cores"
 	@echo "make test-rest   the other tests: more tables, settings and lengths;  make test-all  both"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
-	@echo "make test-checked   the tests of the kernels, compiled with index checks"
 	@echo "make docs   the documentation as a site, in build/docs;  make wheel  a wheel and the sources, in dist/"
 	@echo "make wheel-check   installs that wheel where there is no compiler, and tests it, with MPICH and with Open MPI"
 	@echo "make wheel-aarch64   a wheel for aarch64, in dist/aarch64/, on x86-64;  make wheel-aarch64-check  tries it under emulation"
@@ -140,23 +138,18 @@ ALONE := $(shell grep -rlE 'mark\.alone\b' tests --include='test_*.py')
 # Where no test is chosen pytest ends with 5.
 NONE_IS_FINE := || test $$? -eq 5
 
-# Ranks wait for each other a third of their time, so they run beside the other tests, and after them the targets in BESIDE,
-# one after the other; their output comes last.
-BESIDE ?=
+# Ranks wait for each other a third of their time, so they run beside the other tests; their output comes last.
 define run-tests
 	@mkdir -p build; status=0; \
-	$(MAKE) --no-print-directory -j 2 test-together test-beside MARKS="$(1)" || status=$$?; cat build/beside.log; exit $$status
+	$(MAKE) --no-print-directory -j 2 test-together test-ranks MARKS="$(1)" || status=$$?; cat build/ranks.log; exit $$status
 	$(PY) -m pytest -m "alone $(1)" $(PYTEST_ARGS) $(or $(SERIAL_ARGS),$(ALONE)) $(NONE_IS_FINE)
 endef
 
 test-together:
 	$(PY) -m pytest $(SPREAD) -m "not alone $(MARKS)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
 
-test-beside:
-	@exec >build/beside.log 2>&1; set -e; for target in test-ranks $(BESIDE); do $(MAKE) --no-print-directory $$target; done
-
 test-ranks:
-	@set -e; for n in $(RANKS); do \
+	@exec >build/ranks.log 2>&1; set -e; for n in $(RANKS); do \
 	    case $$n in 1) where=tests/house;; *) where="$(ON_RANKS)";; esac; \
 	    case " $(THOROUGH_RANKS) " in *" $$n "*) marks="mpi $(MARKS)";; *) marks="mpi and not thorough";; esac; \
 	    echo "== on $$n ranks"; \
@@ -210,26 +203,12 @@ $(OPENMPI)/.made: | setup
 	@$(OPENMPI)/bin/mpirun -n 2 $(OPENMPI)/bin/python -c '$(IS_OPEN_MPI)' </dev/null
 	@touch $@
 
-# Its waiting ranks take a core from those that work: with other tests beside them they take many times as long.
 test-openmpi: $(OPENMPI)/.made
 	@set -e; for n in $(OPENMPI_RANKS); do \
 	    echo "== Open MPI: mpirun -n $$n python -m pytest --with-mpi -m '$(OPENMPI_MARKS)' $(PYTEST_ARGS) $(MPI_ARGS)"; \
-	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --color=no --with-mpi -m '$(OPENMPI_MARKS)' $(PYTEST_ARGS) $(MPI_ARGS) \
-	        </dev/null; \
+	    $(OPENMPI)/bin/mpirun -n $$n $(OPENMPI)/bin/python -m pytest --with-mpi -m '$(OPENMPI_MARKS)' $(PYTEST_ARGS) $(MPI_ARGS) </dev/null; \
 	done
 	$(OPENMPI)/bin/python -m pytest $(PYTEST_ARGS) $(OPENMPI_TESTS)
-
-# The kernels with index checks, built and installed apart, so that what all other tests use stays as it is.
-CHECKED ?= build/checked
-SOURCES := setup.py pyproject.toml MANIFEST.in README.md CHANGELOG.md CITATION.cff LICENSE src hpc kernels io slurm
-$(CHECKED)/.built: $(VENV)/.requirements setup.py $(KERNELS)
-	@echo "== compiling the kernels with index checks"
-	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)/source && cp -r $(SOURCES) $(CHECKED)/source && rm -f $(addprefix $(CHECKED)/source/kernels/,*.so */*.so)
-	@MPIBAYES_CHECKS=1 CC="$(CC)" $(PIP) install -q --no-build-isolation --no-deps --target $(CHECKED)/packages $(CHECKED)/source
-	@touch $@
-
-test-checked: setup $(CHECKED)/.built
-	PYTHONPATH=$(abspath $(CHECKED)/packages) $(PY) -m pytest -q -p no:cacheprovider $(PYTEST_ARGS) tests/kernels
 
 # --- the site -----------------------------------------------------------------------------------------------------------
 
@@ -272,4 +251,4 @@ wheel-aarch64-check: | setup
 	PYTHON="$(PY)" packaging/aarch64/check dist/aarch64/*.whl
 
 clean:
-	rm -rf $(VENV)/.built $(VENV)-openmpi build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*.so kernels/*/*.so
+	rm -rf $(VENV)/.built $(VENV)-openmpi build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*/*.so

@@ -9,6 +9,7 @@ from tests.faults.campaign import campaign, table
 from tests.faults.growth import Growth
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on this machine"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
 ]

@@ -259,6 +259,7 @@ lock.release()
 STALLS = ("open", "replace", "opened", "opened")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "before, stalls",
     [
