@@ -179,9 +179,8 @@ def _columns_bytes(
 
     In a merge, three proposals have a mark (1) per row and two a label (4); a shard's cells are copied twice, and its
     numbers take 24 bytes per row; PIECE rows have four arrays of a score (8) per cluster. A scan holds partitions drawn
-    from the prior, of all rows (4) and of the rank's own (usually at most 2). A group's rows are
-    copied with those of the view that it enters, one and a half views' on average, with their order (8) and three
-    labels.
+    from the prior, of all rows (4) and of the rank's own (usually at most 2). A group's rows are copied
+    with those of the view that it enters, one and a half views' on average, with their order (8) and three labels.
     """
     merge = rows * 11 + shard * (2 * row + 24) + min(shard, PIECE) * 4 * 8 * (n_clusters + 1)
     scan = 4 * n_train + 2 * 2 * AUXILIARY * rows + 12 * 2 * AUXILIARY * n_clusters * levels
