@@ -7,15 +7,19 @@ name their lines.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
 import io
 import itertools
 import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -34,6 +38,8 @@ from mpibayes.io.dialect import (
 from mpibayes.io.files import first_line, open_regular
 from mpibayes.io.packing import decompressed
 from mpibayes.text import counted
+
+LONGEST_READ = 5.0  # seconds that a thread may take for the block that it reads
 
 
 def read_csv(
@@ -97,10 +103,59 @@ class _WholeRows:
         return rows
 
 
-def _next_batch(reader: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Read the next batch, without the traceback that pyarrow prints for a too long row that is not UTF-8."""
-    with _quiet():
-        return next(reader, None)
+class _Stream:
+    """Content as pyarrow reads it, until `over`. Only pyarrow holds this object."""
+
+    def __init__(self, content, over: threading.Event):
+        self._content = content
+        # no method: the traceback of an error in it would hold this object
+        self.read = lambda n: b"" if over.is_set() else content.read(n)
+
+    closed = property(lambda self: self._content.closed)
+
+    def close(self) -> None:
+        self._content.close()
+
+
+class _Reading:
+    """Batches of a stream from which a thread of pyarrow reads ahead.
+
+    Python stops a thread that calls it while the interpreter exits, and C++ answers that with abort(). So a reading
+    that is not followed to its end (after an error, say) ends only when that thread has let go of its stream.
+    """
+
+    _going: ClassVar[weakref.WeakSet[_Reading]] = weakref.WeakSet()
+
+    def __init__(self, content):
+        self._content, self._over, self._let_go = content, threading.Event(), threading.Event()
+        self.batches: Iterator[pa.RecordBatch] = iter(())
+        self._going.add(self)
+
+    def stream(self) -> _Stream:
+        stream = _Stream(self._content, self._over)
+        weakref.finalize(stream, self._let_go.set).atexit = False
+        return stream
+
+    def next(self) -> pa.RecordBatch | None:
+        """Read the next batch, without the traceback that pyarrow prints for a too long row that is not UTF-8."""
+        with _quiet():
+            return next(self.batches, None)
+
+    def end(self) -> None:
+        self._over.set()
+        with contextlib.suppress(*UNREADABLE), _quiet():
+            deque(self.batches, maxlen=0)
+        self.batches = iter(())
+        self._let_go.wait(LONGEST_READ)
+        self._going.discard(self)
+
+    @classmethod
+    def end_all(cls) -> None:
+        for reading in list(cls._going):
+            reading.end()
+
+
+atexit.register(_Reading.end_all)
 
 
 @contextlib.contextmanager
@@ -123,11 +178,12 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
     n_fields = len(dialect.names)
     fields = [str(i) for i in range(n_fields)]  # the true names may be anything
     text = pa.dictionary(pa.int32(), pa.string())
-    stream = _WholeRows(raw, dialect) if dialect.long_rows else decompressed(raw)
+    content = _WholeRows(raw, dialect) if dialect.long_rows else decompressed(raw)
+    reading = _Reading(content)
     try:
         with _quiet():
-            reader = pa.csv.open_csv(
-                stream,
+            reading.batches = pa.csv.open_csv(
+                reading.stream(),
                 pa.csv.ReadOptions(
                     use_threads=False,
                     block_size=1 << 30 if dialect.long_rows else dialect.block_bytes,
@@ -147,7 +203,7 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
                     strings_can_be_null=False,
                 ),
             )
-        while (batch := _next_batch(reader)) is not None:
+        while (batch := reading.next()) is not None:
             yield batch
     except UNREADABLE as error:
         if not ragged and ("straddling" in str(error) or "skip initial" in str(error)):  # the latter: the header
@@ -155,8 +211,9 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
         if not ragged:
             raise _unreadable(path, dialect, error) from error
     finally:
+        reading.end()
         if dialect.long_rows:
-            stream.close()
+            content.close()
     if ragged:
         raise _ragged(path, dialect, [(number - bool(dialect.header), n, text) for number, n, text in ragged])
 

@@ -2,19 +2,22 @@
 
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.io import dialect
+from mpibayes.io import csv_rows, dialect
 from mpibayes.io.ingest import import_table
+from mpibayes.io.source import TextSource
 from tests.io.importing import PEOPLE, put, refused, run
 
 
@@ -135,3 +138,38 @@ def test_a_full_disk(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 4 and "cannot be written: File too large" in result.stdout, result
     assert os.listdir(tmp_path) == ["data.csv"]
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_nothing_is_read_after_rows_are_let_go(tmp_path, monkeypatch, ragged):
+    """A thread that still read them while Python exits would end the program with abort()."""
+    path = put(tmp_path, "a,b\n1,2\n" + ("3\n" if ragged else "3,4\n") + "5,6\n" * 50_000)
+    reads = []
+
+    class Slow:
+        closed = False
+
+        def __init__(self, raw):
+            self.content = io.BytesIO(raw.read())
+
+        def read(self, _):
+            time.sleep(0.002)
+            reads.append(self.content.tell())
+            return self.content.read(1000)
+
+        def close(self):
+            pass
+
+    source = TextSource(path)
+    monkeypatch.setattr(csv_rows, "MAX_PROBLEMS", 1)
+    monkeypatch.setattr(csv_rows, "decompressed", Slow)
+    if ragged:
+        with pytest.raises(DataError, match="1 field"):
+            next(source.batches())
+    else:
+        batches = source.batches()
+        next(batches)
+        batches.close()
+    n = len(reads)
+    time.sleep(0.1)
+    assert len(reads) == n > 0
