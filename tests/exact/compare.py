@@ -152,7 +152,7 @@ def judge(final, p: np.ndarray, names, means: np.ndarray, expected: np.ndarray, 
     )
 
 
-LOOKS = 8  # parts of a test of a wrong program
+LOOKS = 24  # parts of a test of a wrong program
 
 
 def by_looks(more, judged, size: int, looks: int = 1) -> Verdict | None:

@@ -47,7 +47,7 @@ def means(comm, n_shards, replicates=range(REPLICATES), step=Mixture.cycle, cycl
 def p_of_wrong(n_shards, replicates=REPLICATES, **settings):
     """p and t of the first replicates that suffice to reject a program; of all, if none do."""
     of = []
-    for last in (replicates // 4, replicates // 2, replicates):
+    for last in (replicates * part // 12 for part in range(3, 13)):
         of = [*of, *means(serial(), n_shards, range(len(of), last), **settings)]
         p, t = p_value(np.array(of), outcome_views.exact())
         if p < LEVEL:
